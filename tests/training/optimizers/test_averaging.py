@@ -4,6 +4,7 @@ from torch import nn
 
 from edgewise.errors import ConfigError
 from edgewise.training.optimizers.averaging import WeightAverage, update_batch_norm
+from edgewise.training.optimizers.descent import OPTIMIZERS, optimizer_for, optimizer_tensors, restore_optimizer
 
 
 def network():
@@ -79,3 +80,25 @@ def test_a_model_without_batch_norms_reads_no_batch():
 def test_impossible_averages_are_refused(options):
     with pytest.raises(ConfigError):
         WeightAverage(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), **options)
+
+
+@pytest.mark.parametrize("name", ["adagrad", "rmsprop", "adam", "adamw", "sgld", "constant-sgd"])
+def test_a_weight_may_get_its_first_gradient_late_or_none(name):
+    def walked(averaged):
+        weights = nn.ParameterList(nn.Parameter(torch.full((2,), value)) for value in (1.0, 2.0, 3.0))
+        optimizer, passed = optimizer_for(weights, OPTIMIZERS[name](learning_rate=0.1)), []
+        average = WeightAverage(optimizer, start=1) if averaged else None
+        for step in range(1, 5):
+            for w, first in zip(weights, (1, 3, 9), strict=True):
+                w.grad = torch.full((2,), step / 2) if step >= first else None
+            optimizer.step()
+            restore_optimizer(optimizer, weights, optimizer_tensors(optimizer, weights))
+            passed.append([w.detach().clone() for w in weights])
+        return weights, average, passed
+
+    weights, average, passed = walked(averaged=True)
+    for seen, expected in zip(passed, walked(averaged=False)[2], strict=True):
+        assert all(torch.equal(w, other) for w, other in zip(seen, expected, strict=True))
+    with average.applied(weights):
+        for w, path in zip(weights, zip(*passed, strict=True), strict=True):
+            assert torch.allclose(w, torch.stack(path).mean(0), atol=1e-6)

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
 
+NAMES = "steps", "average"  # of what an average adds to an optimiser's memory of a weight
 Batches = Callable[[], Iterable[tuple[Any, ...]]]
 
 
@@ -40,12 +41,23 @@ class WeightAverage:
         if start < 1 or every < 1:
             raise ConfigError(f"an average starts at step 1 at the earliest, every step at most: not {start}, {every}")
         self.optimizer, self.start, self.every = optimizer, start, every
+        self.during: dict[Tensor, dict[str, Tensor]] = {}  # of an optimiser's step
+        optimizer.register_step_pre_hook(self._set_aside)
         optimizer.register_step_post_hook(self._collect)
+
+    def _set_aside(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        """Optimisers begin with a weight whose memory is empty: what is of the mean is not there while they step."""
+        for w in self._weights():
+            memory = optimizer.state.pop(w, {})
+            self.during[w] = {name: memory.pop(name) for name in NAMES if name in memory}
+            if memory:
+                optimizer.state[w] = memory
 
     @torch.no_grad()
     def _collect(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         for w in self._weights():
             memory = optimizer.state[w]
+            memory |= self.during.pop(w, {})
             t = memory.setdefault("steps", torch.zeros(()))
             t += 1
             past = int(t) - self.start

@@ -36,6 +36,7 @@ from torch.optim import Optimizer
 
 from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, typed
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.training.optimizers.averaging import NAMES
 from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
 from edgewise.training.optimizers.muon import Muon
@@ -287,12 +288,17 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
     """Give an optimiser its memory back, as `optimizer_tensors` named it."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     groups = optimizer.state_dict()["param_groups"]
-    order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+    weights = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    order = [names[parameter] for parameter in weights]
     shapes = {name: parameter.shape for parameter, name in names.items()}
     memory: dict[int, dict[str, Tensor]] = {}
+    averages: dict[int, dict[str, Tensor]] = {}  # which some optimisers take for a memory of their own
     for key, tensor in tensors.items():
         name, _, what = key.rpartition("/")
         if name not in shapes or tensor.shape not in (shapes[name], torch.Size([])):
             raise CheckpointError(f"the optimiser's {key!r} {list(tensor.shape)} fits no weight of this model")
-        memory.setdefault(order.index(name), {})[what] = tensor
+        (averages if what in NAMES else memory).setdefault(order.index(name), {})[what] = tensor
     optimizer.load_state_dict({"state": memory, "param_groups": groups})
+    for number, average in averages.items():
+        w = weights[number]
+        optimizer.state[w] |= {what: value.to(w.device, w.dtype) for what, value in average.items()}
