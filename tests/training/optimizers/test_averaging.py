@@ -82,7 +82,7 @@ def test_impossible_averages_are_refused(options):
         WeightAverage(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1), **options)
 
 
-@pytest.mark.parametrize("name", ["adagrad", "rmsprop", "adam", "adamw", "sgld", "constant-sgd"])
+@pytest.mark.parametrize("name", ["momentum", "adagrad", "rmsprop", "adam", "adamw", "sgld", "constant-sgd"])
 def test_a_weight_may_get_its_first_gradient_late_or_none(name):
     def walked(averaged):
         weights = nn.ParameterList(nn.Parameter(torch.full((2,), value)) for value in (1.0, 2.0, 3.0))

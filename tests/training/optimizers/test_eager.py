@@ -94,3 +94,19 @@ def test_a_step_whose_scaled_gradient_overflows_is_skipped(kind: type[Optimizer]
         return w.detach()
 
     assert torch.equal(walk(eager(kind)), walk(kind)) and walk(kind).isfinite().all()
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_momentum_begins_with_each_weight_at_its_first_gradient(decay: float) -> None:
+    def walk(make: type[Optimizer], fused: bool) -> list[Tensor]:
+        weights = [torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(3)]
+        optimizer = make(weights, lr=0.1, momentum=0.9, weight_decay=decay, fused=fused)
+        for step in range(1, 6):
+            for w, first in zip(weights, (1, 3, 9), strict=True):
+                w.grad = w.detach() * step if step >= first else None
+            optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
+        return weights
+
+    for w, expected in zip(walk(eager(SGD), True), walk(SGD, False), strict=True):
+        torch.testing.assert_close(w, expected)

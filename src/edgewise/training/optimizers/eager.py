@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch.optim import Adam, Optimizer
+from torch.optim import SGD, Adam, Optimizer
 
 AnOptimizer = TypeVar("AnOptimizer", bound=Optimizer)
 
@@ -23,6 +23,8 @@ def eager(kind: type[AnOptimizer]) -> type[AnOptimizer]:
     methods["zero_grad"] = _forgetting(methods["zero_grad"])
     if issubclass(kind, Adam):
         methods["step"] = _short(methods["step"])
+    if issubclass(kind, SGD):
+        methods["step"] = _begun(methods["step"])
     named = {name: getattr(kind, name) for name in ("__doc__", "__module__", "__qualname__")}
     return cast("type[AnOptimizer]", type(kind.__name__, (kind,), methods | named))
 
@@ -39,6 +41,21 @@ def _forgetting(zero_grad: Callable[..., None]) -> Callable[..., None]:
         return None
 
     return short
+
+
+def _begun(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The same step, where weights get their first gradients at different ones, which PyTorch's fused kernel does not
+    take: a momentum of 0 becomes the gradient, as none does."""
+
+    def begun(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        for group in self.param_groups:
+            if group["momentum"] and not group["dampening"]:
+                for w in group["params"]:
+                    if w.grad is not None and self.state[w].get("momentum_buffer") is None:
+                        self.state[w]["momentum_buffer"] = torch.zeros_like(w)
+        return step(self, closure)
+
+    return begun
 
 
 class Known(NamedTuple):
