@@ -55,6 +55,20 @@ def test_the_same_configuration_gives_the_same_bits(tmp_path):
     assert not same_run(runs[0], runs[2])
 
 
+@pytest.mark.parametrize("name", ["sgld", "cyclical-sgld"])
+def test_the_noise_of_langevin_dynamics_is_that_of_the_runs_seed(name):
+    moved = []
+    for seed in (0, 0, 7):
+        optimizer = Trainer(configured(optimizer=Choice(name), seed=seed), None, CPU).optimizer
+        w = optimizer.param_groups[0]["params"][0]
+        w.data.zero_()
+        w.grad = torch.zeros_like(w)
+        optimizer.explore = 0.0
+        optimizer.step()
+        moved.append(w.detach())
+    assert moved[0].any() and moved[0].equal(moved[1]) and not moved[0].equal(moved[2])
+
+
 def test_training_may_be_compiled(tmp_path, monkeypatch):
     compiled = []
 

@@ -124,7 +124,7 @@ class Trainer:
         self.parameters = list(self.model.parameters())
         self.learning_rate = descent.learning_rate
         self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
-        self.optimizer = optimizer_for(self.model, descent)
+        self.optimizer = optimizer_for(self.model, descent, self.settings.seed)
         average = self.settings.average
         self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")

@@ -245,8 +245,11 @@ OPTIMIZERS: dict[str, type[Descent]] = {
 }
 
 
-def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
-    """The optimiser of a model's weights, in groups: those that decay and the others, for Muon each in two."""
+def optimizer_for(model: nn.Module, descent: Descent, seed: int = 0) -> Optimizer:
+    """The optimiser of a model's weights, in groups: those that decay and the others, for Muon each in two.
+
+    Symbols     seed = of the noise that Langevin dynamics add
+    """
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -270,7 +273,10 @@ def optimizer_for(model: nn.Module, descent: Descent) -> Optimizer:
             for group in groups
             for kind in (True, False)
         ]
-    return descent.optimizer([group for group in groups if group["params"]])
+    optimizer = descent.optimizer([group for group in groups if group["params"]])
+    if isinstance(optimizer, SGLD):
+        optimizer.seed = seed
+    return optimizer
 
 
 def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
