@@ -38,6 +38,7 @@ from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
     Sampler,
     SecondOrder,
+    averages,
     optimizer_for,
     optimizer_tensors,
     restore_optimizer,
@@ -150,9 +151,7 @@ class Trainer:
             if self.gradients:
                 opened.enter_context(closing(self.gradients))
             self.restore(self.world.once(lambda: self.open(opened, shown)))
-            alone = (
-                self.world.device.type == "cpu" and not self.world.partition
-            )  # else all ranks would have to rehearse
+            alone = self.world.device.type == "cpu" and not self.world.partition  # else all ranks would rehearse
             if not self.config.machine.threads and alone and not self.over:
                 torch.set_num_threads(worthwhile(self.rehearse, torch.get_num_threads()))
             waiting = opened.enter_context(closing(Waiting(torch.get_num_threads())))
@@ -310,12 +309,8 @@ class Trainer:
 
         def known() -> dict[str, Any]:
             state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
-            state.update(
-                seconds=time.perf_counter() - self.began,
-                files=self.files,
-                split=self.split,
-                metrics=self.journal.known(),
-            )
+            state.update(seconds=time.perf_counter() - self.began, metrics=self.journal.known())
+            state.update(files=self.files, split=self.split, optimizer=self.config.optimizer.name)
             return state
 
         name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
@@ -344,8 +339,14 @@ class Trainer:
             shared = own.get if self.world.shard else None
             load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path)
             of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
-            restore_optimizer(self.optimizer, self.model, checkpoint.tensors("optimizer", of_weight))
-            self.scaler.load_state_dict(state["scaler"])
+            memory, chosen_now = checkpoint.tensors("optimizer", of_weight), self.config.optimizer.name
+            if (before := state.get("optimizer", chosen_now)) != chosen_now:
+                if self.world.first:
+                    say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
+                memory = averages(memory)
+            restore_optimizer(self.optimizer, self.model, memory)
+            if state["scaler"]:  # not of another precision
+                self.scaler.load_state_dict(state["scaler"])
             best = checkpoint.tensors("best", shared)
             self.best_weights = {name: weight.to(self.world.device) for name, weight in best.items()}
             self.step, self.best, self.stale = state["step"], state["best"], state["stale"]

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.tasks import TASKS
 from edgewise.training import OPTIMIZERS, AverageSettings, Choice, finished, load_run, resume, train
+from edgewise.training.checkpoint import Checkpoint
 from training.tiny import Tiny, configured, same_run, trained, without_result
 
 
@@ -122,6 +123,26 @@ def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkey
     with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
         resume(tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("momentum", "adamw"), ("adam", "rmsprop"), ("adamw", "newton"), ("muon", "sgd")]
+)
+def test_another_optimizer_begins_with_the_weights_where_it_is_accepted(tmp_path, monkeypatch, capsys, before, after):
+    options = {"average": AverageSettings(start=5)}
+    interrupt(tmp_path / "run", configured(optimizer=Choice(before), **options), 25, monkeypatch)
+    (tmp_path / "run" / "config.yaml").write_text(configured(optimizer=Choice(after), **options).to_yaml())
+    assert resume(tmp_path / "run", progress=False, accept=True).steps == 40
+    assert f"the optimizer '{after}' begins anew" in capsys.readouterr().err
+    memory = Checkpoint(tmp_path / "run" / "checkpoints" / "step-00000040", {}).tensors("optimizer")
+    assert memory["first.weight/steps"] == 40
+
+
+@pytest.mark.parametrize(("before", "after"), [("float32", "float16"), ("float16", "float32")])
+def test_another_precision_goes_on_where_it_is_accepted(tmp_path, monkeypatch, before, after):
+    interrupt(tmp_path / "run", configured(precision=before), 25, monkeypatch)
+    (tmp_path / "run" / "config.yaml").write_text(configured(precision=after).to_yaml())
+    assert resume(tmp_path / "run", progress=False, accept=True).steps == 40
 
 
 def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):

@@ -290,6 +290,11 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
     }
 
 
+def averages(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of what `optimizer_tensors` named, the weights' averages, which any optimiser goes on with."""
+    return {key: value for key, value in tensors.items() if key.rpartition("/")[2] in NAMES}
+
+
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Give an optimiser its memory back, as `optimizer_tensors` named it."""
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -298,13 +303,13 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
     order = [names[parameter] for parameter in weights]
     shapes = {name: parameter.shape for parameter, name in names.items()}
     memory: dict[int, dict[str, Tensor]] = {}
-    averages: dict[int, dict[str, Tensor]] = {}  # which some optimisers take for a memory of their own
+    of_averages: dict[int, dict[str, Tensor]] = {}  # which some optimisers take for a memory of their own
     for key, tensor in tensors.items():
         name, _, what = key.rpartition("/")
         if name not in shapes or tensor.shape not in (shapes[name], torch.Size([])):
             raise CheckpointError(f"the optimiser's {key!r} {list(tensor.shape)} fits no weight of this model")
-        (averages if what in NAMES else memory).setdefault(order.index(name), {})[what] = tensor
+        (of_averages if what in NAMES else memory).setdefault(order.index(name), {})[what] = tensor
     optimizer.load_state_dict({"state": memory, "param_groups": groups})
-    for number, average in averages.items():
+    for number, average in of_averages.items():
         w = weights[number]
         optimizer.state[w] |= {what: value.to(w.device, w.dtype) for what, value in average.items()}
