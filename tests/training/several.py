@@ -13,6 +13,7 @@ from typing import Any
 import pymetis
 import torch
 
+from edgewise import fit
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import PatternChoice
@@ -28,7 +29,7 @@ from edgewise.training import (
 )
 from edgewise.training.settings import Sharing
 from forked import ended, imported_once, ranks
-from training.tiny import Tiny, configured, register
+from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, register
 
 
 def configs(own: Path) -> dict[str, RunConfig]:
@@ -139,6 +140,10 @@ def main(folder: Path) -> None:
         return
     results += [train(config[name], folder / name) for name in ("cut", "patient", "dropped")]
     healthy = TASKS["tiny"]
+    task, machine = healthy(), {"device": "cpu", "threads": 1}
+    torch.manual_seed(0)
+    model = TwoMaps(TwoMapsSettings(dropout=0.0), task.signature)
+    results.append(fit(task, model, steps=8, batch=16, shard=True, machine=machine))
     TASKS["tiny"] = interrupted
     try:
         train(config["dropped"], folder / "resumed")

@@ -91,7 +91,8 @@ def fit(
     if resume:
         raise ConfigError("resume=True goes on with a run: give its folder, fit(task, model, run, resume=True)")
     with TemporaryDirectory(prefix="edgewise-fit-") as place:
-        return _fit(task, model, config, Path(place) / "run", False, progress)
+        world = join(config.machine.device, config.train.partition, config.train.shard)
+        return _fit(task, model, config, Path(world.share(place)) / "run", False, progress)
 
 
 def check_model(model: nn.Module) -> None:
