@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.tasks import TASKS
 from edgewise.training import (
     Choice,
     RunConfig,
@@ -41,6 +42,17 @@ def test_best_and_last_weights_are_those_of_their_evaluations(run):
         scores = evaluate(loaded.model, loaded.task, "valid", 16, loaded.pattern)
         assert scores == pytest.approx(valid[step], rel=1e-12)
     assert evaluate(load_run(run).model, tiny(), "test", 7)["accuracy"] == pytest.approx(result.test, rel=1e-12)
+
+
+def test_before_the_first_evaluation_the_last_weights_are_the_best(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(TASKS, "tiny", lambda **_: Tiny("stop", 7, double=False, metric="accuracy"))
+    with pytest.raises(KeyboardInterrupt):
+        train(configured(checkpoint_every=5), tmp_path / "run", progress=False)
+    last = weights(tmp_path / "run", "model")
+    assert all(torch.equal(w, last[name]) for name, w in load_run(tmp_path / "run").model.state_dict().items())
+    assert "step-00000005 was saved before the first evaluation" in capsys.readouterr().err
+    model = TwoMaps(TwoMapsSettings(), tiny().signature)
+    assert take_over(model, StartSettings(run=str(tmp_path / "run"))) == last.keys()
 
 
 def test_a_loaded_run_knows_its_configuration(run):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from edgewise.configuration import OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
@@ -110,6 +110,7 @@ def load_run(
     Symbols     folder = where the task's data lie now, if not where they were
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
+    Edge cases  before the first evaluation there are no best weights: the last ones stand in, which a line says
     """
     if weights not in ("best", "last"):
         raise ConfigError(f"weights={weights!r} are neither 'best' nor 'last'")
@@ -119,8 +120,16 @@ def load_run(
     task, model = assemble(config, run)
     checkpoint = newest_of(run)
     check_split(run, task, checkpoint.state.get("split"), accept)
-    load_weights(model, checkpoint.tensors("best" if weights == "best" else "model"), checkpoint.path)
+    load_weights(model, best_of(checkpoint) if weights == "best" else checkpoint.tensors("model"), checkpoint.path)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
+
+
+def best_of(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The weights of the best evaluation; before the first one the last, which a line says."""
+    if checkpoint.state["best"]:
+        return checkpoint.tensors("best")
+    say(f"{checkpoint.path} was saved before the first evaluation: its weights are the last, not the best")
+    return checkpoint.tensors("model")
 
 
 def newest_of(run: Path) -> Checkpoint:
@@ -226,7 +235,7 @@ def take_over(model: nn.Module, start: StartSettings) -> set[str]:
     if read_config(run).start.rank:
         raise CheckpointError(f"{run} holds low-rank additions only: start from the run that they are added to")
     checkpoint = newest_of(run)
-    own, saved = model.state_dict(), checkpoint.tensors("best")
+    own, saved = model.state_dict(), best_of(checkpoint)
     fits = (name for name, value in saved.items() if name in own and own[name].shape == value.shape)
     fitting = {name: like(saved[name], own[name]) for name in fits}
     if not fitting:
