@@ -1,6 +1,9 @@
 """`edgewise explain` on trained runs."""
 
+import html
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -33,6 +36,14 @@ def test_layer_head_target_and_place_are_chosen(karate: Path, tmp_path: Path) ->
     assert "Officer" in out.read_text(encoding="utf-8")
     # A page elsewhere leaves the run as it is, which may be another user's.
     assert {path.name for path in (karate / "figures").iterdir()} == {"attention.svg", "confusion.svg", "curves.svg"}
+
+
+def test_the_command_on_the_page_is_quoted_for_the_shell(karate: Path, tmp_path: Path) -> None:
+    assert main(["explain", str(karate), "5", "--target", "Mr. Hi", "--out", str(tmp_path / "page.html")]) == 0
+    command = re.search(r"<pre>(edgewise explain .*?)</pre>", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert command is not None
+    words = shlex.split(html.unescape(command[1]))
+    assert words[words.index("--target") + 1] == "Mr. Hi" and len(words) == 8
 
 
 @pytest.mark.parametrize(

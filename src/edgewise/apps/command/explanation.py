@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +39,7 @@ def explain(
     fidelities = [fidelity(explanation, part, shown) for part in of]
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
-    options = " ".join(f"--{name} {value}" for name, value in chosen.items() if value is not None)
+    options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
     path = default_path(Path(run), request, method, target) if out is None else Path(out)
     names = list(subject.names)
     seconds = time.perf_counter() - started
