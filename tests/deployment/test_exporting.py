@@ -330,6 +330,14 @@ def test_a_file_is_not_overwritten_by_those_beside_it(name: str, tmp_path: Path)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_a_model_in_bfloat16_is_refused_and_no_file_written(to: str, tmp_path: Path) -> None:
+    pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    with pytest.raises(ExportError, match=r"bfloat16, .* export model.float()"):
+        export(GCN(3, 4).bfloat16(), (pair, torch.ones(2, 3, dtype=torch.bfloat16)), to, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_cannot_be_written_is_no_fault_of_the_model(tmp_path: Path) -> None:
     pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
     (tmp_path / "file").write_text("kept")

@@ -59,9 +59,14 @@ class Exported:
         """Write the file, and beside it, named after it, a description (.md), an example (.npz) and a script (.py).
 
         Errors      ExportError where ONNX lacks an operator of the model, or where onnx or onnxscript is not installed,
-                    and for a file named like one of those beside it; OSError where it cannot be written
+                    for inputs or outputs in bfloat16, and for a file named like one of those beside it; OSError where
+                    it cannot be written
         """
         out, native = _place(out), "operators" in self.about
+        given, returned = self.example
+        if any(tensor.dtype == torch.bfloat16 for tensor in (*given.values(), *returned.values())):
+            what = "reads or returns bfloat16, which the example beside the file cannot hold, as NumPy has none"
+            raise ExportError(f"the model {what}: export model.float(), with an example in float32")
         try:
             if native and self.to == "aoti":
                 write_library(out.parent)
@@ -71,7 +76,6 @@ class Exported:
             raise
         except Exception as error:
             raise ExportError(f"{self.to} cannot express the model: {_reason(error)}") from error
-        given, returned = self.example
         arrays: Any = {name: tensor.detach().numpy() for name, tensor in given.items()}
         arrays |= {f"expected_{name}": tensor.detach().numpy() for name, tensor in returned.items()}
         with whole(beside(out, "npz")) as unfinished, unfinished.open("wb") as file:
