@@ -69,6 +69,13 @@ def test_the_noise_of_langevin_dynamics_is_that_of_the_runs_seed(name):
     assert moved[0].any() and moved[0].equal(moved[1]) and not moved[0].equal(moved[2])
 
 
+@pytest.mark.parametrize("machine", [{"precision": "float16"}, {"compile": True}])
+def test_newtons_method_is_refused_where_it_has_no_second_derivatives(tmp_path, machine):
+    with pytest.raises(ConfigError, match="'newton' runs in one process, not in float16 and not compiled"):
+        train(configured(optimizer=Choice("newton"), **machine), tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
 def test_training_may_be_compiled(tmp_path, monkeypatch):
     compiled = []
 

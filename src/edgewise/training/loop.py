@@ -114,8 +114,10 @@ class Trainer:
             sampler = f"the optimizer {config.optimizer.name!r}: choose another, such as adamw"
             what = sampler if isinstance(descent, Sampler) else "float16: choose bfloat16"
             raise ConfigError(f"train.shard does not go with {what}")
-        if (second := isinstance(descent, SecondOrder)) and (world.size > 1 or config.machine.precision == "float16"):
-            raise ConfigError("the optimizer 'newton' runs in one process and not in float16: choose another optimizer")
+        machine, second = config.machine, isinstance(descent, SecondOrder)
+        if second and (world.size > 1 or machine.precision == "float16" or machine.compile):
+            where = "runs in one process, not in float16 and not compiled"
+            raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run)
         self.model = model.to(world.device)
         if config.machine.recompute:
