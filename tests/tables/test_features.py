@@ -71,6 +71,14 @@ def test_a_column_whose_kind_is_known_is_not_guessed(tmp_path: Path) -> None:
             read(path, "a" if kind == "boolean" else "c", dict.fromkeys("ac", kind))  # type: ignore[arg-type]
 
 
+def test_truth_values_may_be_written_as_numbers_with_a_point(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b,c\n1.0,1.0,1\n,0.0,0\n0.0,yes,0\n")
+    (guessed,) = read(path, "a")
+    known = read(path, "abc", dict.fromkeys("abc", "boolean"))  # type: ignore[arg-type]
+    assert guessed.kind == "boolean" and guessed.present.tolist() == [True, False, True]
+    assert [column.values.tolist() for column in known] == [guessed.values.tolist(), [1, 0, 1], [1, 0, 0]]
+
+
 def test_all_columns_that_cannot_be_read_are_named_but_not_without_end(tmp_path: Path) -> None:
     names = [f"c{number}" for number in range(SHOWN + 3)]
     rows = [",".join(f"{name} {row}" for name in names) for row in range(4)]

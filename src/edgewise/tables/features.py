@@ -107,8 +107,9 @@ def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool
         values = np.append(numbers_of(here, comma), np.nan)[codes]
         return _numbers(table, name, values, present, texts, kind)
     if kind == "boolean":
-        truth = {**BOOLEAN, "1": 1.0, "0": 0.0}
-        of_levels, what = [truth.get(level.lower(), np.nan) for level in here], "a truth value such as yes or no"
+        numbers = zip(here, _truth(numbers_of(here, comma)).tolist(), strict=True)
+        of_levels = [BOOLEAN.get(level.lower(), number) for level, number in numbers]
+        what = "a truth value such as yes or no"
     else:
         of_levels, what = dates_of(here, f"{table.path}: {name}"), "a date such as 2024-12-31"
     values = np.array([*of_levels, np.nan])[codes]
@@ -135,13 +136,18 @@ def _numbers(table: Table, name: str, values: Array, present: Any, cells: Any, k
         raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
     _check(table, name, values, present, cells, "a finite number")
     if known == "boolean":
-        _check(table, name, np.where((values == 0) | (values == 1), values, np.nan), present, cells, "a truth value")
+        _check(table, name, _truth(values), present, cells, "a truth value")
     two = (
         known is None
         and bool(((values == 0) | (values == 1) | ~present).all())
         and len(np.unique(values[present])) == 2
     )
     return Column(name, known or ("boolean" if two else "number"), np.where(present, values, 0.0), present)
+
+
+def _truth(values: Array) -> Array:
+    """Numbers as truth values, NaN for all but 0 and 1."""
+    return np.where((values == 0) | (values == 1), values, np.nan)
 
 
 def _check(table: Table, name: str, values: Array, present: Any, cells: Any, what: str) -> None:
