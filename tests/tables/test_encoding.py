@@ -33,6 +33,14 @@ def test_numbers_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None
     assert features(read, fit(read, none, True))[:, 0].tolist() == [1, 3, 0, 9]
 
 
+@pytest.mark.parametrize("unit", [1.0, 1.6e-19, 1e-100, 1e30])
+def test_numbers_are_standardised_whatever_their_unit(unit: float) -> None:
+    numbers = unit * np.array([[1.0, 3.0], [0.3, 0.3], [-1.0, 1.0]])
+    there = np.ones(2, dtype=bool)
+    read = [Column(name, "number", values, there) for name, values in zip("abc", numbers, strict=True)]
+    assert np.allclose(features(read, fit(read, slice(None), True)), [[-1, 0, -1], [1, 0, 1]])
+
+
 def test_what_was_fitted_is_applied_to_other_rows_and_survives_json(tmp_path: Path) -> None:
     read = columns(tmp_path, TRAIN)
     fitted = fit(read, np.arange(4), True)

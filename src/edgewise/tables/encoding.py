@@ -43,7 +43,7 @@ class Encoding:
         flagged = not bool(column.present.all())
         if not scale or column.kind == "boolean":
             return cls(column.name, column.kind, mean, flagged=flagged)
-        deviation = spread if spread > 1e-12 * max(1.0, abs(mean)) else 1.0
+        deviation = spread if spread > 1e-12 * abs(mean) else 1.0  # equal numbers: an error of rounding
         return cls(column.name, column.kind, mean, mean, deviation, flagged)
 
     @property
