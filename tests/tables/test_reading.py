@@ -58,6 +58,18 @@ def test_pieces_find_out_how_a_file_is_written(tmp_path):
     assert piece.numbers("b").tolist() == [2]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_line_of_names_may_be_longer_than_a_sample(tmp_path, end):
+    names = [f"ENSG{number:011}" for number in range(10_000)]
+    rows = [";".join(["a", *["0,5"] * (len(names) - 2), "007"])] * 9
+    (tmp_path / "a.csv").write_bytes((end.join([";".join(names), *rows, ""])).encode())
+    file = File(tmp_path / "a.csv")
+    assert file.names == names_in(file.path) == names
+    assert file.dialect.commas == {*names[1:-1]} and file.dialect.texts == {names[0], names[-1]}
+    (piece,) = pieces(file.path, names, names[:1])
+    assert len(piece) == 9 and piece.numbers(names[-2]).tolist() == [0.5] * 9
+
+
 def test_the_names_of_a_files_columns_need_no_rows(tmp_path):
     (tmp_path / "a.csv").write_text("# of 2024\nNode;size\n1;2\n")
     assert names_in(tmp_path / "a.csv") == ["Node", "size"]

@@ -2,8 +2,10 @@
 
 import codecs
 import csv
+import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,7 +14,8 @@ from edgewise.files import reading
 from edgewise.tables.table import LARGEST, MISSING, numbers_of
 
 SEPARATORS = (",", ";", "\t", "|")
-SAMPLE = 1 << 17  # bytes that are looked at; of the encoding all that there are
+BEGINNING = 1 << 23  # bytes of a file of any length: some lines, however long they may be
+SAMPLE, LINES = 1 << 17, 8  # characters, and lines, that are looked at; of the encoding all that there are
 ROWS = 1000
 WESTERN = 0.3  # of the letters outside ASCII: beyond this share a text is hardly in Windows-1252
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
@@ -48,14 +51,11 @@ class Dialect:
 def dialect_of(content: bytes, whole: bool = True) -> Dialect:
     """The dialect of a file, by what its rows have in common.
 
-    Symbols     content = the file, or (not `whole`) its beginning
+    Symbols     content = the file, or (not `whole`) its first `BEGINNING` bytes
     Edge cases  where rows differ in length whatever separates their cells, it is what the first line has most of
     """
     encoding = encoding_of(content, whole)
-    text = content[:SAMPLE].decode(encoding, "ignore").lstrip("\ufeff")
-    lines = text.splitlines(keepends=True)
-    if len(content) > SAMPLE:
-        lines = lines[:-1] or lines
+    lines = _first_lines(content[:BEGINNING], encoding)
     skipped, named = 0, ""
     while lines[skipped:] and (lines[skipped].startswith("#") or re.match(r"sep=.\s*$", lines[skipped])):
         named = lines[skipped][4] if lines[skipped].startswith("sep=") else named
@@ -69,6 +69,17 @@ def dialect_of(content: bytes, whole: bool = True) -> Dialect:
     commas = _commas(columns, separator)
     texts = frozenset(name for name, cells in columns.items() if _holds_texts(cells, name in commas))
     return Dialect(encoding, separator, skipped, names, commas, texts)
+
+
+def _first_lines(content: bytes, encoding: str) -> list[str]:
+    """Whole lines, a sample of them: that of the names may be longer than many rows."""
+    lines, size = list[str](), 0
+    for line in io.TextIOWrapper(io.BytesIO(content), encoding, "ignore", newline=""):
+        if size >= SAMPLE and len(lines) >= LINES:
+            break
+        lines.append(line)
+        size += len(line)
+    return lines
 
 
 def encoding_of(content: bytes, whole: bool = True) -> str:
@@ -115,11 +126,10 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    try:
-        with reading("the first lines", "a CSV file"):
-            return [row for row in islice(csv.reader(lines, delimiter=separator), ROWS) if row]
-    except DataError:  # whoever reads the whole file says so
-        return []
+    rows = list[list[str]]()
+    with suppress(DataError), reading("the first lines", "a CSV file"):  # whoever reads the whole file says so
+        rows.extend(row for row in islice(csv.reader(lines, delimiter=separator), ROWS) if row)
+    return rows
 
 
 def _commas(columns: dict[str, list[str]], separator: str) -> frozenset[str]:

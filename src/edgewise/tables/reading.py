@@ -6,7 +6,7 @@ from pathlib import Path
 
 from edgewise.errors import DataError
 from edgewise.files import read_bytes
-from edgewise.tables.dialect import SAMPLE, Dialect, dialect_of
+from edgewise.tables.dialect import BEGINNING, Dialect, dialect_of
 from edgewise.tables.lines import PIECE, pieces_of_csv, read_csv
 from edgewise.tables.parquet import names_in_parquet, names_of_parquet, pieces_of_parquet, read_parquet
 from edgewise.tables.table import Table, check_names
@@ -89,7 +89,7 @@ def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows:
             if path.suffix.lower() == ".parquet":
                 yield from pieces_of_parquet(path, file, needed, rows)
             else:
-                dialect: Dialect = dialect_of(file.read(SAMPLE), whole=False)
+                dialect: Dialect = dialect_of(file.read(BEGINNING), whole=False)
                 file.seek(0)
                 yield from pieces_of_csv(path, file, needed, texts, rows, dialect)
     except OSError as error:
@@ -102,7 +102,7 @@ def names_in(path: Path) -> list[str]:
         with path.open("rb") as file:
             if path.suffix.lower() == ".parquet":
                 return names_in_parquet(path, file)
-            return list(dialect_of(file.read(SAMPLE), whole=False).names)
+            return list(dialect_of(file.read(BEGINNING), whole=False).names)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 
