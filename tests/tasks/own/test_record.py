@@ -5,11 +5,12 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from edgewise import training
+from edgewise import files, training
 from edgewise.apps.command.main import main
 from edgewise.errors import DataError
 from edgewise.tasks import node_folder
@@ -122,6 +123,20 @@ def test_what_a_run_keeps_says_what_the_data_were(tmp_path) -> None:
     assert {row["part"] for row in rows} == {"train", "valid", "test"}
     task = training.load_run(run).task
     assert (task.mean, task.deviation) == (kept["targets"][0]["mean"], kept["targets"][0]["deviation"])
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path, monkeypatch) -> None:
+    task, run = node_folder(str(write(tmp_path / "mine"))), tmp_path / "run"
+    run.mkdir()
+    for most, what in (("MAX_DATA", "files and columns"), ("MAX_BYTES", "parts")):
+        with monkeypatch.context() as patch:
+            patch.setattr(record, most, 99)
+            with pytest.raises(DataError, match=f"keeps of its {what} takes .* of at most 99"):
+                task.keep(run)
+        assert not list(run.iterdir())
+    fitted = replace(task.fitted, names={"text": "x" * files.MAX_JSON})  # as long as 70,000 images' sizes and hashes
+    record.write(run, task.given, task.nodes_of_splits, fitted)
+    assert record.read(run) == fitted and record.changes_of(run, task.given) == []
 
 
 def test_another_run_may_have_the_same_split(tmp_path) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.files import read_bytes, read_json, reading, write_file
+from edgewise.files import read_bytes, read_json, reading, whole, write_file
 from edgewise.tables.encoding import Encoding, from_plain, to_plain
 from edgewise.tables.features import Column
 from edgewise.tables.features import Kind as ColumnKind
@@ -24,7 +24,7 @@ from edgewise.tasks.core.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.tasks.own.target import Labels, Target
 
 SPLIT, DATA = "split.csv", "data.json"
-MAX_BYTES = 1 << 28
+MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
 LISTED = 5  # examples or levels in a sentence
 SHARES = (0.6, 0.8)  # where training and validation end
 
@@ -188,16 +188,26 @@ def write(run: Path, given: Examples, splits: Splits, fitted: Fitted) -> None:
 def write_parts(
     run: Path, given: Examples, fitted: Fitted, head: Sequence[str], parts: Iterable[Sequence[str]]
 ) -> None:
-    """Write both files, the split as rows of these columns: names of examples, and the part that they are in."""
-    with (run / SPLIT).open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(head)
-        rows.writerows(parts)
+    """Write both files, the split as rows of these columns: names of examples, and the part that they are in.
+
+    Errors      DataError for files that would be longer than those that are read
+    """
     content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
     files = {_place(given, file): about(file) for file in given.files}
-    write_file(
-        run / DATA, json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
-    )
+    data = json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
+    _check_size(given, "files and columns", len(data), MAX_DATA)
+    with whole(run / SPLIT, alone=True) as unfinished:
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(head)
+            rows.writerows(parts)
+        _check_size(given, "parts", unfinished.stat().st_size, MAX_BYTES)
+    write_file(run / DATA, data)
+
+
+def _check_size(given: Examples, what: str, size: int, most: int) -> None:
+    if size > most:
+        raise DataError(f"{given.place}: what a run keeps of its {what} takes {size:,} bytes, of at most {most:,}")
 
 
 def _place(given: Examples, file: Path) -> str:
@@ -212,7 +222,7 @@ def about(file: Path) -> dict[str, Any]:
 
 def read(run: Path) -> Fitted:
     """What a run folder keeps, but for the split."""
-    content = read_json(run / DATA, "what a run keeps of its data")
+    content = read_json(run / DATA, "what a run keeps of its data", MAX_DATA)
     with reading(run / DATA, "what a run keeps of its data"):
         return Fitted.from_plain(content)
 
@@ -222,7 +232,7 @@ def changes_of(run: Path, given: Examples) -> list[str]:
 
     Errors      DataError: a file that is no such record; data of another unit, or known in another way
     """
-    content = read_json(run / DATA, "what a run keeps of its data")
+    content = read_json(run / DATA, "what a run keeps of its data", MAX_DATA)
     with reading(run / DATA, "what a run keeps of its data"):
         before = {str(file): (int(one["bytes"]), str(one["sha256"])) for file, one in content["files"].items()}
         named, unit = bool(content["named"]), str(content["unit"])

@@ -52,8 +52,8 @@ class OwnTranslation(Translation):
         self.signature = replace(self.signature, length=2 * (self.length + 1) + 10)
 
     def keep(self, run: Path) -> None:
-        super().keep(run)
         record.write(run, self.rows, self.parts, self.fitted)
+        super().keep(run)
 
 
 def parallel_text(
