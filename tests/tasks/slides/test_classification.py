@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
@@ -95,6 +96,11 @@ def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     assert hottest == {"x": column * 128, "y": row * 128, "side": 128}
     assert task.predict(one, None, "test:1", "cpu") == known.values
     assert task.examine_slide(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
+
+
+def test_several_slides_are_read_as_one_is(task, files):
+    one, requests = model(task), [str(files / "5.tiff"), "test:1"]
+    assert Trained(one, task).predict(requests) == [task.predict(one, None, request, "cpu") for request in requests]
 
 
 @pytest.mark.parametrize("request_", ["test:2", "test:x", "nowhere.svs"])
