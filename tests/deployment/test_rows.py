@@ -9,7 +9,7 @@ import pytest
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.deployment import load
-from edgewise.deployment.rows import predict_file, read_inputs
+from edgewise.deployment.rows import predict_file, read_inputs, writing
 from edgewise.errors import ConfigError, DataError
 from edgewise.training import train
 
@@ -103,3 +103,29 @@ def test_an_only_column_needs_no_name(karate, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("node\n3\n4\n", encoding="utf-8")
     assert predict_file(karate, tmp_path / "a.csv", tmp_path / "out.csv") == 2
     assert [json.loads(row["node"]) for row in table(tmp_path / "out.csv")] == [3, 4]
+
+
+def written(out: Path, *parts: list[dict]) -> list[dict]:
+    from pyarrow.parquet import read_table
+
+    with writing(out, out) as write:
+        for rows in parts:
+            write(rows)
+    return table(out) if out.suffix == ".csv" else read_table(out).to_pylist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_what_the_first_rows_do_not_know_later_ones_may(ending: str, tmp_path: Path) -> None:
+    out, names = tmp_path / f"out.{ending}", ["input", "measured", "age.value", "label"]
+    first, second = dict.fromkeys(names), {"age.value": 0.5, "input": "b", "measured": 2.5, "label": "u"}
+    made = written(out, [{"input": "a"}, first], [second])
+    assert [list(row) for row in made] == [names] * 3
+    assert made[2] == {name: str(second[name]) if ending == "csv" else second[name] for name in names}
+    with pytest.raises(DataError, match="the first rows have no 'weight'"):
+        written(out, [first], [second, second | {"weight": 1}])
+
+
+def test_a_column_of_a_parquet_table_has_one_type(tmp_path: Path) -> None:
+    for parts in ([[{"a": "x"}], [{"a": 1.5}]], [[{"a": "x"}, {"a": 1.5}]]):
+        with pytest.raises(DataError, match="a column has values of two types"):
+            written(tmp_path / "out.parquet", *parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,9 @@ from edgewise.tables.reading import find_tables, is_table, pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
+NUMBERS = ("value", "measured")  # what predictions call their numbers
 Row = dict[str, Any]
+Columns = dict[str, list[Any]]
 Write = Callable[[list[Row]], None]
 
 
@@ -190,11 +192,43 @@ def _column(file: Path, names: list[str], column: str | None) -> str:
 
 @contextmanager
 def writing(place: Path, out: Path) -> Iterator[Write]:
-    """Rows to a table of the kind that the name `out` says, some at a time; the first ones have all columns."""
-    if out.suffix.lower() == ".csv":
-        with place.open("w", newline="", encoding="utf-8") as file:
-            yield _csv_writer(file)
-        return
+    """Rows to a table of the kind that the name `out` says, some at a time; the first ones have all columns.
+
+    Errors      DataError for a later row that has another column, or in Parquet a value of another type
+    """
+    write_columns = _csv_writer(place) if out.suffix.lower() == ".csv" else _parquet_writer(place, out)
+    names: list[str] = []
+    with write_columns as write:
+
+        def checked(rows: list[Row]) -> None:
+            if not names:  # those of a class come in the order of the likeliest, which differs from row to row
+                names.extend(dict.fromkeys(name for row in rows for name in row))
+            for row in rows:
+                if others := sorted(row.keys() - {*names}):
+                    raise DataError(
+                        f"{out}: the first rows have no {others[0]!r}: predict for rows of one kind at a time"
+                    )
+            write({name: [row.get(name) for row in rows] for name in names})
+
+        yield checked
+
+
+@contextmanager
+def _csv_writer(place: Path) -> Iterator[Callable[[Columns], object]]:
+    with place.open("w", newline="", encoding="utf-8") as file:
+        table, begun = csv.writer(file), list[bool]()
+
+        def write(columns: Columns) -> None:
+            if not begun:
+                table.writerow(columns)
+                begun.append(True)
+            table.writerows(zip(*columns.values(), strict=True))
+
+        yield write
+
+
+@contextmanager
+def _parquet_writer(place: Path, out: Path) -> Iterator[Callable[[Columns], object]]:
     try:
         import pyarrow
         from pyarrow.parquet import ParquetWriter
@@ -202,12 +236,18 @@ def writing(place: Path, out: Path) -> Iterator[Write]:
         raise EdgewiseError(f"{out}: Parquet is written by pyarrow: {installing('parquet')}") from error
     writers: list[Any] = []
 
-    def write(rows: list[Row]) -> None:
-        table = pyarrow.Table.from_pylist(rows, writers[0].schema if writers else None)
-        if not writers:
-            kinds = [pyarrow.string() if pyarrow.types.is_null(kind) else kind for kind in table.schema.types]
-            table = table.cast(pyarrow.schema(list(zip(table.schema.names, kinds, strict=True))))
-            writers.append(ParquetWriter(place, table.schema))
+    def of(name: str, kind: Any) -> Any:
+        """The type of a column; of one that is empty so far that which its name says."""
+        number = name.rpartition(".")[2] in NUMBERS
+        return kind if not pyarrow.types.is_null(kind) else pyarrow.float64() if number else pyarrow.string()
+
+    def write(columns: Columns) -> None:
+        with reading(out, "a table: a column has values of two types"):
+            table = pyarrow.table(columns, writers[0].schema if writers else None)
+            if not writers:
+                fields = [(field.name, of(field.name, field.type)) for field in table.schema]
+                table = table.cast(pyarrow.schema(fields))
+                writers.append(ParquetWriter(place, table.schema))
         writers[0].write_table(table)
 
     try:
@@ -215,20 +255,3 @@ def writing(place: Path, out: Path) -> Iterator[Write]:
     finally:
         for writer in writers:
             writer.close()
-
-
-def _csv_writer(file: Any) -> Write:
-    made: list[csv.DictWriter[str]] = []
-
-    def write(rows: list[Row]) -> None:
-        if not made:
-            made.append(csv.DictWriter(file, _names(rows)))
-            made[0].writeheader()
-        made[0].writerows(rows)
-
-    return write
-
-
-def _names(rows: Iterable[Row]) -> list[str]:
-    """All columns of some rows: those of a class come in the order of the likeliest, which differs from row to row."""
-    return list(dict.fromkeys(name for row in rows for name in row))

@@ -58,7 +58,7 @@ def test_each_target_has_its_own_measures() -> None:
 
 def test_predictions_and_their_quality_are_by_target() -> None:
     made = BOTH.named(O[0], Y[1])
-    assert made["kind"]["class"] == "c" and "label" not in made["kind"]
+    assert made["kind"]["class"] == "c" and made["kind"]["label"] is None
     assert list(made["kind"]["probabilities"]) == ["a", "b", "c"]
     assert made["mass"] == {"value": 6.0, "measured": 4.0}
     quality = BOTH.quality(O, Y, ["x", "y", "z"])["targets"]

@@ -124,7 +124,10 @@ class Several:
         return f"{measure} {target.name}" if len(self.targets) > 1 else measure
 
     def named(self, output: Tensor, y: Tensor | None = None) -> dict[str, Any]:
-        """What the outputs [O] of an example say, beside what is known of it; of several targets each by its name."""
+        """What the outputs [O] of an example say, of several targets each by its name.
+
+        Symbols     y [T] = what is known of it, which stands beside them, None for NaN; None: it has no place there
+        """
         each = output.double().split([target.width for target in self.targets])
         known = [None] * len(each) if y is None else [None if one != one else one for one in y.tolist()]
         made = {}
@@ -132,10 +135,10 @@ class Several:
             if target.kind == "class":
                 p = class_probabilities(o, target.classes)
                 own: dict[str, Any] = {"class": next(iter(p))}
-                own |= {} if true is None else {"label": target.classes[int(true)]}
+                own |= {} if y is None else {"label": None if true is None else target.classes[int(true)]}
                 own |= {"probabilities": {name: p[name] for name in target.classes}}
             else:
-                own = {"value": mean + deviation * float(o[0])} | ({} if true is None else {"measured": true})
+                own = {"value": mean + deviation * float(o[0])} | ({} if y is None else {"measured": true})
             made[target.name] = own
         return made if len(self.targets) > 1 else own
 

@@ -91,7 +91,7 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
     train(RunConfig(task, model, train=TrainSettings(steps=5)), tmp_path / "run", progress=False)
     trained = edgewise.load(tmp_path / "run")
     first, second = trained.predict(["p0", "p1"])
-    assert first["node"] == "p0" and "measured" not in first["age"] and "label" not in first["party"]
+    assert first["node"] == "p0" and first["age"]["measured"] is None is first["party"]["label"]
     assert second["age"]["measured"] == 21.5 and second["party"]["label"] == "right"
     assert sum(second["party"]["probabilities"].values()) == pytest.approx(1)
     subject = trained.task.subject(trained.model, None, "p1")
