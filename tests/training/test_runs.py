@@ -16,6 +16,7 @@ from edgewise.training import (
     evaluate,
     finished,
     load_run,
+    read_config,
     read_metrics,
     runs,
     train,
@@ -60,6 +61,36 @@ def test_a_loaded_run_knows_its_configuration(run):
     assert loaded.config == configured()
     assert loaded.task.name == "tiny"
     assert loaded.pattern == loaded.config.graph
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "moved", "now"),
+    [
+        ("text", {"file": "a.txt"}, "b.txt", "file"),
+        ("text", {"file": "a.txt"}, {"file": "b.txt"}, "file"),
+        ("text", {"file": "a.txt"}, {"folder": "b"}, "reads no folder: give --task.file"),
+        ("text", {"source": "shakespeare"}, "b", "folder"),
+        ("documents", {"path": "a"}, "b", "path"),
+        ("documents", {"path": "a"}, {"folder": "b"}, "reads no folder: give --task.path"),
+        ("documents", {}, {"folder": "b"}, "folder"),
+        ("molecules", {"file": "a.csv", "folder": "a"}, "b", "folder"),
+        ("molecules", {"file": "a.csv", "folder": "a"}, {"file": "b.csv", "folder": "b"}, "file folder"),
+        ("text-table", {"file": "a.csv"}, "b.csv", "file"),
+        ("text-table", {"file": "a.csv"}, {"folder": "b"}, "reads no folder: give --task.file"),
+        ("citation", {}, {"file": "b.csv"}, "reads no file: give --task.folder"),
+        ("karate", {}, {"path": "b"}, "reads no path: leave out --task.path"),
+    ],
+)
+def test_data_that_lie_elsewhere_are_named_by_the_option_that_is_read(tmp_path, task, options, moved, now):
+    config = RunConfig(Choice(task, options), configured().model)
+    create(tmp_path / "run", config)
+    if "reads" in now:
+        with pytest.raises(ConfigError, match=now):
+            read_config(tmp_path / "run", moved)
+        return
+    before, after = (read_config(tmp_path / "run", one).task.options for one in (None, moved))
+    changed = moved if isinstance(moved, dict) else {now: moved}
+    assert set(now.split()) == set(changed) and after == before | changed
 
 
 def test_evaluation_is_the_mean_over_the_split_whatever_the_batch():

@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from edgewise.errors import ConfigError, nearest
@@ -69,3 +70,21 @@ def duration(text: str) -> float:
     if not found or float(found[1]) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m or 2h")
     return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """The options that say where a task's data lie now: pairs of an option of the task and a place, in `data`."""
+
+    def place(name: str, text: str) -> tuple[str, str]:
+        return name, text
+
+    for name, what in (("folder", "folder"), ("file", "file"), ("path", "folder of documents")):
+        parser.add_argument(
+            f"--task.{name}",
+            dest="data",
+            action="append",
+            default=[],
+            type=partial(place, name),
+            metavar=what.split()[0].upper(),
+            help=f"the {what} where its data lie now, if not where they were",
+        )

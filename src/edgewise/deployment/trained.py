@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.training.runs import load_run
+from edgewise.training.runs import Moved, load_run
 
 
 class Trained(nn.Module):
@@ -62,12 +62,12 @@ def load(
     weights: Literal["best", "last"] = "best",
     device: str = "auto",
     accept: bool = False,
-    folder: str | None = None,
+    folder: Moved | None = None,
 ) -> Trained:
     """The model of a run folder with its preprocessing, ready to predict: a plain `nn.Module`, in evaluation mode.
 
     Symbols     weights = those of the best evaluation, or of the last step; accept = take an altered configuration or
-                history as it is; folder = where the task's data lie now, if not where they were
+                history as it is; folder = where the task's data lie now, if not where they were, or {option: place}
     Errors      CheckpointError for a folder without a run, without an intact checkpoint or with altered files
     Edge cases  it reads tensors, JSON and YAML: nothing is unpickled. The task's data are read, where it has some
 

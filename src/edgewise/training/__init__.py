@@ -7,6 +7,7 @@ from edgewise.training.loop import train as train
 from edgewise.training.optimizers.descent import OPTIMIZERS as OPTIMIZERS
 from edgewise.training.optimizers.schedules import SCHEDULES as SCHEDULES
 from edgewise.training.runs import LoadedRun as LoadedRun
+from edgewise.training.runs import Moved as Moved
 from edgewise.training.runs import Result as Result
 from edgewise.training.runs import assemble as assemble
 from edgewise.training.runs import begin as begin

@@ -46,7 +46,7 @@ from edgewise.training.optimizers.descent import (
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.ranks.shards import recompute
-from edgewise.training.runs import Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
+from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
 from edgewise.training.start.pretrained import settled
@@ -73,10 +73,10 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
         return trainer.fit(progress)
 
 
-def resume(run: Path | str, *, progress: bool = True, accept: bool = False, folder: str | None = None) -> Result:
+def resume(run: Path | str, *, progress: bool = True, accept: bool = False, folder: Moved | None = None) -> Result:
     """Continue a run from its newest intact checkpoint, to the bits it would have reached; a finished one says so.
 
-    Symbols     folder = where the task's data lie now, if not where they were
+    Symbols     folder = where the task's data lie now, if not where they were, as in `read_config`
     Errors      CheckpointError: its configuration was altered or its history is spoilt, unless one accepts them so
     """
     run = path_of(run, "run", CheckpointError)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import OneOf, read_yaml
+from edgewise.configuration import Choice, OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import flush, make_folder, path_of, write_file
 from edgewise.layers import adapt
@@ -29,6 +29,7 @@ from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import RunConfig, StartSettings
 from edgewise.training.start.pretrained import take_pretrained
 
+Moved = str | Mapping[str, str]  # where a task's data lie now, if not where they were
 OWN = "of one's own"  # the name of a task or model that was given to `fit`
 
 
@@ -103,11 +104,11 @@ def load_run(
     weights: Literal["best", "last"] = "best",
     device: str = "auto",
     accept: bool = False,
-    folder: str | None = None,
+    folder: Moved | None = None,
 ) -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
-    Symbols     folder = where the task's data lie now, if not where they were
+    Symbols     folder = where the task's data lie now, if not where they were, as in `read_config`
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     Edge cases  before the first evaluation there are no best weights: the last ones stand in, which a line says
@@ -140,8 +141,12 @@ def newest_of(run: Path) -> Checkpoint:
     return checkpoint
 
 
-def read_config(run: Path | str, folder: str | None = None) -> RunConfig:
-    """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given."""
+def read_config(run: Path | str, folder: Moved | None = None) -> RunConfig:
+    """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given.
+
+    Symbols     folder = a place, or places by the task's options, as {"file": "new.csv"}
+    Errors      ConfigError for a place that the task does not read: its message has the option that it reads
+    """
     run = path_of(run, "run", CheckpointError)
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
@@ -151,14 +156,21 @@ def read_config(run: Path | str, folder: str | None = None) -> RunConfig:
             "resume=True) loads it, or goes on"
         )
     config = RunConfig.read(run / CONFIG)
-    if folder is None:
-        return config
-    known = OneOf(TASKS).options(config.task.name)
-    option = next((name for name in ("folder", "file") if name in known), None)
-    if option is None:
-        raise ConfigError(f"the task {config.task.name!r} reads no folder: leave out --task.folder")
-    options = config.task.options | {option: folder}
-    return replace(config, task=replace(config.task, options=options))
+    return config if folder is None else replace(config, task=_moved(config.task, folder))
+
+
+def _moved(task: Choice, place: Moved) -> Choice:
+    """A task whose data lie elsewhere; it reads no folder where a `path` or `file` stands in for its own data."""
+    known = OneOf(TASKS).options(task.name)
+    options = {**task.options, **(place if isinstance(place, Mapping) else {})}
+    instead = [name for name in ("path", "file") if name in known and known[name].default is None and options.get(name)]
+    reads = next((name for name in (*instead, "folder", "file") if name in known), None)
+    given = place if isinstance(place, Mapping) else {reads or "folder": place}
+    for name in given:
+        if name not in known or (name == "folder" and name != reads):
+            right = f"give --task.{reads}" if reads else f"leave out --task.{name}"
+            raise ConfigError(f"the task {task.name!r} reads no {name}: {right}")
+    return replace(task, options={**task.options, **given})
 
 
 def trained_by_hand(run: Path) -> bool:

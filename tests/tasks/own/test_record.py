@@ -229,3 +229,5 @@ def test_a_task_without_a_folder_takes_none(tmp_path, capsys) -> None:
     assert main(["train", "karate", "--train.steps", "1", "--run", str(tmp_path / "run")]) == 0
     assert main(["evaluate", str(tmp_path / "run"), "--task.folder", "x"]) == 2
     assert "the task 'karate' reads no folder" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path / "run"), "3", "--task.file", "x"]) == 2
+    assert "the task 'karate' reads no file: leave out --task.file" in capsys.readouterr().err

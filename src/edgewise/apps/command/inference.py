@@ -24,14 +24,14 @@ from edgewise.tables.reading import ENDINGS
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
 from edgewise.tasks.core.task import Sampling
-from edgewise.training import LoadedRun
+from edgewise.training import LoadedRun, Moved
 from edgewise.training.journal import say
 
 EVALUATION = "evaluation.json"
 SHOWN = 40  # classes that are printed
 
 
-def evaluate(run: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
+def evaluate(run: str, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
     the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json, if
     it can be written."""
@@ -81,7 +81,7 @@ def number_of(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def predict(run: str, request: str, accept: bool = False, folder: str | None = None) -> dict[str, Any]:
+def predict(run: str, request: str, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
     loaded = training.load_run(Path(run), accept=accept, folder=folder)
     try:
@@ -115,7 +115,7 @@ def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, An
 
 
 def predict_all(
-    run: str, file: str, out: str, column: str | None, accept: bool = False, folder: str | None = None
+    run: str, file: str, out: str, column: str | None, accept: bool = False, folder: Moved | None = None
 ) -> dict[str, Any]:
     """Write a table of what a run's best weights predict for all inputs of a file, with a progress bar."""
     trained, started = deployment.load(run, accept=accept, folder=folder), time.perf_counter()

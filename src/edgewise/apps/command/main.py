@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from edgewise import __version__
-from edgewise.apps.arguments import MOST, Parser, folder, temperature, whole
+from edgewise.apps.arguments import MOST, Parser, add_places, folder, temperature, whole
 from edgewise.apps.command.store import STORE, add_options, store
 from edgewise.apps.help import (
     CHECK,
@@ -95,12 +95,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         command.add_argument("run", metavar="RUN", help="a run folder")
         command.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     for command in (resume, evaluate, predict):
-        command.add_argument(
-            "--task.folder", dest="folder", metavar="FOLDER", help="where its data lie now, if not where they were"
-        )
-        command.add_argument(
-            "--task.file", dest="folder", metavar="FILE", help="the same, of a task that reads one file"
-        )
+        add_places(command)
     predict.add_argument(
         "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
     )
@@ -273,19 +268,19 @@ def run(args: argparse.Namespace) -> Summary:
         case "resume":
             from edgewise.apps.command.runs import resume
 
-            return resume(args.run, args.accept, args.folder)
+            return resume(args.run, args.accept, dict(args.data))
         case "evaluate":
             from edgewise.apps.command.inference import evaluate
 
-            return evaluate(args.run, args.accept, args.folder)
+            return evaluate(args.run, args.accept, dict(args.data))
         case "predict":
             from edgewise.apps.command.inference import predict, predict_all
 
             if args.out is not None:
-                return predict_all(args.run, args.input, args.out, args.column, args.accept, args.folder)
+                return predict_all(args.run, args.input, args.out, args.column, args.accept, dict(args.data))
             if args.column is not None:
                 raise ConfigError("--column is of a file of inputs: give --out for the table of predictions")
-            return predict(args.run, args.input, args.accept, args.folder)
+            return predict(args.run, args.input, args.accept, dict(args.data))
         case "generate":
             from edgewise.apps.command.inference import generate
             from edgewise.tasks.core.task import Sampling

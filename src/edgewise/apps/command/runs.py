@@ -21,7 +21,7 @@ from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError
 from edgewise.tasks import Task
-from edgewise.training import Result, RunConfig
+from edgewise.training import Moved, Result, RunConfig
 from edgewise.training.distributed import restarted
 
 
@@ -78,9 +78,9 @@ def with_fold(config: RunConfig, fold: int) -> RunConfig:
     return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
 
 
-def resume(folder: str, accept: bool = False, data: str | None = None) -> dict[str, Any]:
-    """Go on with a run, or print the result of a finished one; `accept` takes its files as they are, and `data` is the
-    folder where its task's data lie now."""
+def resume(folder: str, accept: bool = False, data: Moved | None = None) -> dict[str, Any]:
+    """Go on with a run, or print the result of a finished one; `accept` takes its files as they are, and `data` is
+    where its task's data lie now."""
     run = Path(folder)
     config = training.read_config(run)
     result = carry_out(run, partial(training.resume, run, accept=accept, folder=data), accept, data)
@@ -113,7 +113,7 @@ def rehearse(config: RunConfig) -> Task:
     return task
 
 
-def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, data: str | None = None) -> Result:
+def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, data: Moved | None = None) -> Result:
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
     try:
         result = training_()
@@ -126,7 +126,7 @@ def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, 
     return result
 
 
-def write_report(run: Path, accept: bool, data: str | None = None) -> None:
+def write_report(run: Path, accept: bool, data: Moved | None = None) -> None:
     """Write a run's report, or say why it could not be written."""
     from edgewise.apps.report.report import report
 

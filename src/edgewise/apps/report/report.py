@@ -22,12 +22,12 @@ from edgewise.errors import ConfigError
 from edgewise.files import write_file
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
-from edgewise.training import LoadedRun, RunConfig, finished, load_run, read_metrics
+from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 
 Records = list[dict[str, Any]]
 
 
-def report(run: Path, accept: bool = False, folder: str | None = None) -> list[str]:
+def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list[str]:
     """Write a run's figures and report; the problems met on the way, which its page names too.
 
     Symbols     accept, folder = as in `load_run`
