@@ -43,6 +43,18 @@ def test_folders_are_classes_and_patches_have_colours(tmp_path) -> None:
     assert moved.train_batch(4, torch.Generator().manual_seed(0)).x.shape == (4, 4, 48)
 
 
+def test_an_array_has_the_colours_that_trained(tmp_path) -> None:
+    folder = str(write(tmp_path / "mine"))
+    colours, file = np.zeros((8, 8, 3)), str(tmp_path / "a.npy")
+    for colour, good, wrong in (("rgb", colours, colours[..., 0]), ("grey", colours[..., 0], colours)):
+        task = image_folder(folder, colour=colour, patch=4)  # type: ignore[arg-type]
+        np.save(file, good)
+        assert task.read(file)[0].tolist() == good.tolist()
+        np.save(file, wrong)
+        with pytest.raises(DataError, match=r"(in colours of 8 x 8 x 3|grey image of 8 x 8) pixels was expected"):
+            task.read(file)
+
+
 def test_sizes_that_differ_are_said_and_scaled_on_request(tmp_path) -> None:
     folder = write(tmp_path / "mine", 12, sizes=(8, 10, 16), endings=("png", "jpg", "bmp"))
     with pytest.raises(DataError, match=r"its images have 3 sizes: .*8 x 8 \(4\).*: give --task\.size"):

@@ -216,12 +216,11 @@ class ImageClassification(NumberedExamples, Classification):
         return replace(made, names=names, draw=draw)
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
-        """The grey values [height, width] that a request names, and their class where it is known."""
+        """The grey values [height, width], or colours, that a request names, and their class where it is known."""
         if EXAMPLE.fullmatch(request.strip()):
             number = self.example(request)
             return self.images.pixels[number], self.images.classes[int(self.images.labels[number])]
-        height, width = self.images.pixels.shape[1:3]
-        return torch.from_numpy(read_image(Path(request), height, width)), None
+        return torch.from_numpy(read_image(Path(request), *self.images.pixels.shape[1:])), None
 
 
 def greys(pixels: Tensor) -> Tensor:
@@ -243,28 +242,29 @@ class OnPixels(nn.Module):
         return self.model(graph, self.prepared(pixels)).squeeze(-2)
 
 
-def read_image(path: Path, height: int, width: int) -> np.ndarray[Any, Any]:
-    """Grey values [height, width] of a .npy array or a .png picture, as float32.
+def read_image(path: Path, *shape: int) -> np.ndarray[Any, Any]:
+    """Grey values of a .npy array or a .png picture, or an array's colours, as float32.
 
+    Shapes      shape = [height, width], or [height, width, 3] of colours
     Errors      another kind of file, another size, a damaged file, or a value that is no finite number: `DataError`.
     """
     readers = {".npy": _read_npy, ".png": _read_png}
     if path.suffix.lower() not in readers:
         raise DataError(f"{path}: give a .npy or .png file, or a split and a number as in 'test:7'")
-    pixels = readers[path.suffix.lower()](path, (height, width))
+    pixels = readers[path.suffix.lower()](path, shape)
     if not np.isfinite(pixels).all():
-        raise DataError(f"{path}: a grey value is not a finite number")
+        raise DataError(f"{path}: a value is not a finite number")
     return pixels
 
 
 def _check_size(path: Path, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
     if actual != expected:
-        height, width = expected
-        size = " x ".join(map(str, actual))
-        raise DataError(f"{path}: a grey image of {height} x {width} pixels was expected, this one is {size}")
+        wanted, size = (" x ".join(map(str, shape)) for shape in (expected, actual))
+        what = "an image in colours" if len(expected) > 2 else "a grey image"
+        raise DataError(f"{path}: {what} of {wanted} pixels was expected, this one is {size}")
 
 
-def _read_npy(path: Path, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
+def _read_npy(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     read_bytes(path, MAX_BYTES)
     with reading(path, "a numpy array of numbers"):
         # Mapped rather than read, so that a header which promises terabytes allocates none; and never unpickled.
@@ -275,7 +275,7 @@ def _read_npy(path: Path, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
         return pixels.astype(np.float32)
 
 
-def _read_png(path: Path, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
+def _read_png(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     import io
 
     from PIL import Image
