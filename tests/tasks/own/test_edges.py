@@ -63,6 +63,23 @@ def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_pa
         node_folder(str(tmp_path))
 
 
+def test_numbers_that_are_0_and_1_in_one_file_are_numbers_in_all(tmp_path) -> None:
+    first, second = "from,to,weight\na,b,{}\nc,a,{}\n", "from,to,weight\na,d,5\nb,d,2\n"
+    folder = write(tmp_path, edges_work=first.format(1, "0.0"), edges_friends=second)
+    task = node_folder(folder, undirected=False, scale="none", ignore="relation")
+    assert sorted(task.nodes.e[:, 0].tolist()) == [0, 1, 2, 5] and task.fitted.edges[0].kind == "number"
+    assert node_folder(folder, scale="none", like=str(kept(task, tmp_path / "run"))).nodes.e.shape[1] == 1
+    write(tmp_path, edges_work=first.format("yes", "no"))
+    with pytest.raises(DataError, match=r"weight holds boolean and numbers: give --task\.ignore weight"):
+        node_folder(folder)
+
+
+def kept(task, run: Path) -> Path:
+    run.mkdir()
+    task.keep(run)
+    return run
+
+
 def test_which_file_an_edge_is_from_may_be_left_out(tmp_path) -> None:
     edges = {"edges_work": "source,target,hours\na,b,5\n", "edges_home": "source,target\nc,d\n"}
     folder = write(tmp_path, **edges)

@@ -101,8 +101,8 @@ def columns_of(
     """What is known of the edges, as columns over those of all files; and what is wrong with other columns.
 
     Symbols     known = the columns that are read and their kinds; None: all but the ends and those to be ignored
-    Edge cases  a column that a file lacks holds no value there; of several files, a category says which one an edge is
-                from, unless `relation` is to be ignored
+    Edge cases  a column that a file lacks holds no value there; one of 0 and 1 in a file holds numbers where it does in
+                another; of several files, a category says which one an edge is from, unless `relation` is to be ignored
     """
     found, problems = [], list[str]()
     for one in edges:
@@ -115,6 +115,8 @@ def columns_of(
     for name in dict.fromkeys(name for columns in found for name in columns):
         parts = [columns.get(name) or _absent(name, one.table) for columns, one in zip(found, edges, strict=True)]
         kinds = {part.kind for part in parts if part.present.any()}
+        if kinds == {"boolean", "number"} and _all_numbers(edges, name):
+            kinds = {"number"}
         if len(kinds) > 1:
             problems.append(
                 f"{edges[0].path.parent}: {name} holds {' and '.join(sorted(kinds))}s: give --task.ignore {name}"
@@ -129,6 +131,11 @@ def columns_of(
         codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
         merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
     return merged, problems
+
+
+def _all_numbers(edges: Sequence[EdgeFile], name: str) -> bool:
+    number: dict[str, Kind] = {name: "number"}
+    return not any(read_columns(one.file, one.table, [name], number)[1] for one in edges if name in one.names)
 
 
 def _absent(name: str, table: Table) -> Column:
