@@ -71,6 +71,12 @@ def test_of_rows_to_be_predicted_each_has_an_answer(tmp_path) -> None:
     assert named.names == ["x", "y"]
 
 
+def test_a_table_without_rows_is_refused_by_its_name(tmp_path) -> None:
+    for asked in (ASKED, replace(ASKED, labelled=False)):
+        assert read(tmp_path, "id,text,label\n", asked)[1] == [f"{tmp_path / 't.csv'}: it has no texts"]
+        assert "line 2 does not have 3 columns" in read(tmp_path, "id,text,label\na\n", asked)[1][0]
+
+
 def test_all_problems_are_listed_at_once(tmp_path) -> None:
     content = "id,text,label,split\na,one,u,train\na,two,u,train\nb,,v,valid\nc,three\nd,four,u,tset\n,five,u,test\n"
     _, problems = read(tmp_path, content)

@@ -107,8 +107,6 @@ def read_molecules(path: Path, asked: Asked) -> tuple[Rows, Read]:
             found.add(f"{where}: {error}")
     if problems := [*problems, *found.sentences()]:
         raise DataError(*problems)
-    if not rows.where:
-        raise DataError(f"{path}: it has no molecules")
     members, x, e = zip(*(one for one in made if one), strict=True)
     return rows, (members, torch.cat(x), torch.cat(e))
 

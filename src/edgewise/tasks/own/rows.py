@@ -113,6 +113,8 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_ROWS:,}")
     for problem in table.problems:
         found.add(problem)
+    if not len(table) and not table.problems:
+        found.add(f"{path}: it has no {asked.unit}")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     cells = {name: table.texts(name) for name in texts}
     if named_by or asked.labelled:
