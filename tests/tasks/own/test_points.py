@@ -74,6 +74,26 @@ def test_train_and_predict_new_clouds(tmp_path, make) -> None:
     assert alone[0]["cloud"].endswith("one.csv") and ("class" in alone[1] or alone[1]["form"]["label"] == "long")
 
 
+def test_new_files_of_points_are_read_as_the_columns_that_trained(tmp_path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "clouds.csv").write_text("cloud,label\n" + "".join(f"c{n},{'uv'[n % 2]}\n" for n in range(12)))
+    cells = ["blue,yes,0.5,2024-01-31", "red,no,,2024-02-01", ",,1.5,"]
+    rows = "".join(f"c{n},{k},{k * n},{cells[k % 3]}\n" for n in range(12) for k in range(6))
+    (folder / "points.csv").write_text("cloud,x,y,kind,bright,size,seen\n" + rows)
+    task = point_folder(str(folder))
+    for number in (3, 4):
+        own = "".join(f"{k},{k * number},{cells[k % 3]}\n" for k in range(6))
+        (tmp_path / "new").mkdir(exist_ok=True)
+        (tmp_path / "new" / f"{number}.csv").write_text("x,y,kind,bright,size,seen\n" + own)
+    x = torch.cat([task.numbered(number, None).x for number in (3, 4)])
+    assert torch.allclose(task.elsewhere(tmp_path / "new").graphs.x, x)
+    assert torch.allclose(task.member(str(tmp_path / "new" / "4.csv"), None).x, x[6:])
+    (tmp_path / "new" / "4.csv").write_text("x,y,kind,bright,size,seen\n1,,red,no,1,\n")
+    with pytest.raises(DataError, match=r"y must be a number in each row: it is a coordinate, which 4\.csv lacks"):
+        task.elsewhere(tmp_path / "new")
+
+
 def test_what_is_wrong_is_named(tmp_path) -> None:
     folder = write_files(tmp_path / "files", 6)
     (folder / "long" / "1.csv").write_text("x,y,z\n1,2,three\n", encoding="utf-8")

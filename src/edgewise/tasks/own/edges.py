@@ -122,7 +122,7 @@ def columns_of(
                 f"{edges[0].path.parent}: {name} holds {' and '.join(sorted(kinds))}s: give --task.ignore {name}"
             )
             continue
-        merged.append(_merged(parts, kinds.pop() if kinds else parts[0].kind))
+        merged.append(joined(parts, kinds.pop() if kinds else parts[0].kind))
     lacking = [] if known is None else [name for name in known if name not in {one.name for one in merged} | {RELATION}]
     if lacking:
         problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
@@ -142,7 +142,8 @@ def _absent(name: str, table: Table) -> Column:
     return Column(name, "number", np.zeros(len(table)), np.zeros(len(table), dtype=bool))
 
 
-def _merged(parts: Sequence[Column], kind: Kind) -> Column:
+def joined(parts: Sequence[Column], kind: Kind) -> Column:
+    """A column over the rows of several files, which hold values of this kind or none."""
     present = np.concatenate([part.present for part in parts])
     if kind != "category":
         return replace(parts[0], kind=kind, values=np.concatenate([part.values for part in parts]), present=present)

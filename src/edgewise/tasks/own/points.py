@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,14 +15,14 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name
 from edgewise.graphs import k_nearest
 from edgewise.tables.encoding import Encoding, features, fit
-from edgewise.tables.features import Array, Column
+from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, find_table, is_table, unread
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
-from edgewise.tasks.own.edges import strangers
+from edgewise.tasks.own.edges import joined, strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.groups import read_members
@@ -161,8 +161,13 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
     return centred(replace(rows, counts={"points": int(sizes.sum())}), columns, sizes, manner.position)
 
 
-def read_files(place: Path, manner: Manner, known: Any, problems: list[str]) -> tuple[Rows, list[Column], Array]:
-    """A cloud for each file of a folder, in folders of their classes; or one, from a file."""
+def read_files(
+    place: Path, manner: Manner, known: Mapping[str, Kind] | None, problems: list[str]
+) -> tuple[Rows, list[Column], Array]:
+    """A cloud for each file of a folder, in folders of their classes; or one, from a file.
+
+    Symbols     known = the columns that are read and their kinds; None: all of the first file, which hold numbers
+    """
     files = [place] if place.is_file() else sorted(filter(is_table, place.rglob("*")))
     files = [path for path in files if place.is_file() or len(path.relative_to(place).parts) <= 2]
     labelled = manner.asked.labelled
@@ -173,27 +178,27 @@ def read_files(place: Path, manner: Manner, known: Any, problems: list[str]) -> 
         raise DataError(f"{place}: {lacking}: expected {what}")
     if len(files) > MAX_FILES:
         raise DataError(f"{place}: {len(files):,} tables of points, of at most {MAX_FILES:,}")
-    found, tables = Problems(), []
+    found, tables, sizes = Problems(), list[list[Column]](), np.zeros(len(files), dtype=np.int64)
     first = [name for name in File(files[0]).names if name and name not in manner.asked.ignore]
-    names = [*known] if known else first
-    for path in files:
+    kinds: Mapping[str, Kind] = known or dict.fromkeys(first, "number")
+    for number, path in enumerate(files):
         try:
-            table = File(path).table(names)
-            tables.append({name: table.numbers(name) for name in names})
-            for problem in table.problems:
-                found.add(problem)
+            file = File(path)
+            table = file.table([*kinds])
+            columns, wrong = read_columns(file, table, [*kinds], kinds)
         except DataError as error:
             found.add(str(error))
+            continue
+        for problem in (*table.problems, *wrong):
+            found.add(problem)
+        sizes[number] = len(table)
+        tables.append(columns)
     problems += found.sentences()
-    sizes = np.array([len(table[names[0]]) for table in tables], dtype=np.int64)
-    columns = [
-        Column(name, "number", np.concatenate([table[name] for table in tables]), np.ones(int(sizes.sum()), dtype=bool))
-        for name in (names if tables else ())
-    ]
+    columns = [] if problems else [joined(parts, parts[0].kind) for parts in zip(*tables, strict=True)]
     called = [path.relative_to(place).as_posix() if place.is_dir() else path.name for path in files]
     labels = [[path.parent.name for path in files]] if labelled else []
     where = [str(path) for path in files]
-    notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(names)}"]
+    notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(kinds)}"]
     root = place if place.is_dir() else place.parent
     made = Rows(root, tuple(files), "clouds", called, ("class",) * labelled, labels, {}, {}, {}, where, tuple(notes))
     return made, columns, sizes
@@ -209,8 +214,13 @@ def centred(rows: Rows, columns: Sequence[Column], sizes: Array, position: Seque
         expected = ", ".join(position) or "x, y and perhaps z, or --task.position"
         raise DataError(f"{where}: its columns are {', '.join(by_name)}; expected coordinates {expected}")
     for axis in axes:
-        if by_name[axis].kind not in ("number", "boolean") or not by_name[axis].present.all():
+        if by_name[axis].kind not in ("number", "boolean"):
             raise DataError(f"{where}: {axis} must be a number in each row: it is a coordinate")
+        if len(gaps := np.flatnonzero(~by_name[axis].present)):
+            cloud = record.name(rows, int(np.searchsorted(np.cumsum(sizes), gaps[0], side="right")))
+            raise DataError(
+                f"{rows.place}: {axis} must be a number in each row: it is a coordinate, which {cloud} lacks"
+            )
     if empty := [record.name(rows, number) for number in np.flatnonzero(sizes == 0).tolist()]:
         raise DataError(f"{where}: {record.listed(empty)} has no points")
     values = np.stack([by_name[axis].values for axis in axes], 1)
