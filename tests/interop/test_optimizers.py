@@ -120,19 +120,73 @@ def test_schedules_groups_and_hooks_work_on(early: bool) -> None:
     assert own[1] == theirs[1] == ["before", "after"] * 6
 
 
-def test_sparse_gradients_are_left_to_plain_steps() -> None:
+@pytest.mark.parametrize("closure", [False, True])
+def test_sparse_gradients_are_left_to_plain_steps(closure: bool) -> None:
     def trained(convert: bool) -> Tensor:
         table = nn.Embedding(5, 3, sparse=True, _weight=torch.ones(5, 3))
         optimizer = SGD(table.parameters(), lr=0.1)
         if convert:
-            edgewise.convert(optimizer)
+            optimizer = deepcopy(edgewise.convert(optimizer))
+            optimizer.param_groups[0]["params"] = list(table.parameters())
         for words in ([0, 2, 2], [4]):
-            optimizer.zero_grad()
-            table(torch.tensor(words)).sum().backward()
-            optimizer.step()
+
+            def loss(words: list[int] = words) -> float:
+                optimizer.zero_grad()
+                value = table(torch.tensor(words)).sum()
+                value.backward()
+                return float(value.detach())
+
+            if not closure:
+                loss()
+            optimizer.step(loss if closure else None)
         return table.weight.detach()
 
     assert torch.equal(trained(True), trained(False))
+
+
+LYING: dict[str, tuple[Any, Any]] = {  # how a parameter and its gradient lie in memory
+    "a transposed gradient": (lambda t: t[:5, :5].clone(), lambda g: g.t()),
+    "an expanded gradient": (lambda t: t[:5, :5].clone(), lambda g: g[:1, :1].expand(5, 5)),
+    "a parameter of some columns": (lambda t: t[:, :5], lambda g: torch.cat([g, g[:1]])),
+    "both alike with gaps": (
+        lambda t: t[:, :5],
+        lambda g: torch.cat([torch.cat([g, g[:1]]), g.new_ones(6, 3)], 1)[:, :5],
+    ),
+    "both transposed": (lambda t: t[:5, :5].t().clone(), lambda g: g.t()),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("lying", LYING)
+def test_tensors_that_lie_otherwise_in_memory_are_left_to_plain_steps(name: str, lying: str) -> None:
+    part, moved = LYING[lying]
+
+    def trained(convert: bool) -> Tensor:
+        draw = torch.Generator().manual_seed(0)
+        whole = torch.randn(6, 8, generator=draw)
+        p = nn.Parameter(part(whole))
+        optimizer = OPTIONS[name]([p])
+        if convert:
+            edgewise.convert(optimizer)
+        for step in range(4):
+            g = torch.randn(5, 5, generator=draw)
+            p.grad = moved(g) if step else moved(g).contiguous()
+            optimizer.step()
+        return torch.cat([p.detach().flatten(), whole.flatten()])
+
+    torch.testing.assert_close(trained(True), trained(False))
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_first_gradient_may_come_later_than_others(name: str) -> None:
+    own, theirs = weights(), weights()
+    for parameters, optimizer in ((own, edgewise.convert(OPTIONS[name](own))), (theirs, OPTIONS[name](theirs))):
+        draw = torch.Generator().manual_seed(3)
+        for step in range(4):
+            for p in parameters[: 1 + step]:
+                p.grad = torch.randn(p.shape, generator=draw)
+            optimizer.step()
+    assert_close(own, theirs)
 
 
 def test_parameters_without_a_gradient_and_closures() -> None:

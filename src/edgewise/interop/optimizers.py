@@ -17,6 +17,7 @@ from torch.optim import optimizer as hooks
 
 KINDS = (Adam, AdamW, SGD)
 PLAIN = ("amsgrad", "capturable", "differentiable")  # options of groups that are stepped as before
+BUFFERS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
 
 
 def refusal(optimizer: Any) -> str | None:
@@ -49,18 +50,15 @@ def _is_fused(group: dict[str, Any]) -> bool:
 def fuse(optimizer: Optimizer) -> None:
     """Let an optimizer take fused steps from now on, also after `load_state_dict`.
 
-    Edge cases  steps that were counted in float64 are counted in float32, as fused steps need them; a group of SGD
-                whose gradients are sparse takes its steps as before, and so do groups that are added later
+    Edge cases  steps that were counted in float64 are counted in float32, as fused steps need them. Groups that are
+                added later take their steps as before, and so does, from then on, one that a fused step cannot take: of
+                sparse gradients, of momentum that some parameters lack because their gradients came later, and of
+                tensors that have gaps in memory or lie there otherwise than their gradients
     """
-    kind = _kind(optimizer)
-    if kind is not SGD:
-        optimizer.__class__ = stepping(kind)
-    if all(map(_is_fused, optimizer.param_groups)):
-        return
-    _choose(optimizer)
-    optimizer.register_load_state_dict_post_hook(_choose)
-    if kind is SGD:
-        optimizer.register_step_pre_hook(_leave_sparse)
+    optimizer.__class__ = stepping(_kind(optimizer))
+    if not all(map(_is_fused, optimizer.param_groups)):
+        _choose(optimizer)
+        optimizer.register_load_state_dict_post_hook(_choose)
 
 
 def _choose(optimizer: Optimizer) -> None:
@@ -74,19 +72,38 @@ def _choose(optimizer: Optimizer) -> None:
                 optimizer.state[p]["step"] = step.to(torch.float32)
 
 
-def _leave_sparse(optimizer: Optimizer, *_: Any) -> None:
-    """Gradients that are sparse are not for fused steps."""
-    for group in optimizer.param_groups:
-        if _is_fused(group) and any(p.grad is not None and p.grad.is_sparse for p in group["params"]):
-            group["fused"] = None
+def _fits(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+    """Whether a fused step can take a group's gradients."""
+    trained = [p for p in group["params"] if p.grad is not None]
+    states = [optimizer.state.get(p, {}) for p in trained]
+    begun = {state.get("momentum_buffer") is not None for state in states}
+    if any(p.grad.is_sparse for p in trained) or (group.get("momentum") and len(begun) > 1):
+        return False
+    buffers = [[state[name] for name in BUFFERS if state.get(name) is not None] for state in states]
+    return all(_lie_alike(p, p.grad, *own) for p, own in zip(trained, buffers, strict=True))
+
+
+def _lie_alike(first: Tensor, *others: Tensor) -> bool:
+    """Whether tensors have their numbers in the same order in memory, without gaps."""
+    if first.is_contiguous():
+        return all(other.is_contiguous() for other in others)
+    strides = first.stride()
+    dense = torch.empty_like(first, device="meta").stride() == strides
+    return dense and all(other.stride() == strides for other in others)
 
 
 @cache
 def stepping(kind: Any) -> Any:
-    """The class of Adam's optimizers that go to the fused step at once: a subclass, of the same name."""
+    """The class of optimizers that take fused steps where these fit: a subclass, of the same name."""
     if not getattr(kind.step, "hooked", False):  # as an optimizer does that is made, and not read from a file
         kind.step = Optimizer.profile_hook_step(kind.step)
         kind.step.hooked = True
+
+    def init_group(self: Any, group: dict[str, Any], *lists: Any) -> Any:
+        found = kind._init_group(self, group, *lists)  # `step` reads group["fused"] after it
+        if _is_fused(group) and not _fits(self, group):
+            group["fused"] = None
+        return found
 
     def step(self: Any, closure: Any = None) -> Any:
         groups = None if closure is not None or _is_watched(self) else _moments(self)
@@ -111,7 +128,9 @@ def stepping(kind: Any) -> Any:
         return _made, (kind,), self.__getstate__()
 
     step.hooked = True  # type: ignore[attr-defined]  # `kind.step` calls hooks: PyTorch need not wrap this too
-    members = {"step": step, "zero_grad": zero_grad, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    members = {"_init_group": init_group, "__reduce_ex__": reduced, "__module__": __name__, "twin_of": kind}
+    if kind is not SGD:
+        members |= {"step": step, "zero_grad": zero_grad}
     return type(kind.__name__, (kind,), members)
 
 
@@ -151,12 +170,13 @@ def _moments(optimizer: Any) -> list[Moments] | None:
                 or grad.dtype is not dtype
                 or not p.is_cpu
                 or grad.layout != torch.strided
+                or not _lie_alike(p, grad, mean := own["exp_avg"], square := own["exp_avg_sq"])
             ):
                 return None
             params.append(p)
             grads.append(grad)
-            means.append(own["exp_avg"])
-            squares.append(own["exp_avg_sq"])
+            means.append(mean)
+            squares.append(square)
             counts.append(own["step"])
         groups.append(moments)
     return groups
