@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.graphs import causal
+from edgewise.layers import PerformerAttention
 from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.training import Choice, train
 from edgewise.training.distributed import World
@@ -89,6 +91,53 @@ def test_blocks_that_are_recomputed_store_less_and_have_the_same_gradients():
     assert torch.equal(y, y_again)
     assert all(map(torch.equal, gradients, gradients_again))
     assert stored_again < stored / 2
+
+
+@pytest.mark.parametrize("attention", ["softmax", "lsh", "routing", "performer"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_what_blocks_count_draw_and_average_is_the_same_where_they_are_recomputed(monkeypatch, attention, twice):
+    monkeypatch.setattr(PerformerAttention, "REDRAW", 2)
+
+    def trained(again):
+        torch.manual_seed(0)
+        block = Choice("pre-norm", {"norm": "batch"})
+        settings = TransformerSettings(width=8, depth=2, heads=2, dropout=0.5, attention=attention, block=block)
+        model = Transformer(settings, Tokens(11, 5, length=32))
+        if again:
+            recompute(model)
+        for _ in range(3):
+            loss = model(causal(32), torch.arange(64).view(2, 32) % 11).square().sum()
+            if twice:
+                loss.backward(retain_graph=True)
+            loss.backward()
+        return [loss, *(p.grad for p in model.parameters()), *model.buffers()]
+
+    assert all(map(torch.equal, trained(False), trained(True)))
+
+
+def test_an_error_in_the_recomputation_leaves_the_state_of_blocks():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls += 1
+            if fails:
+                raise OSError("disk")
+            return x.exp()
+
+    fails = False
+    model = nn.Module()
+    model.blocks = nn.ModuleList([Counting()])
+    recompute(model)
+    block = model.blocks[0]
+    calls, y = block.calls, block(torch.ones(2, requires_grad=True)).sum()
+    fails = True
+    with pytest.raises(OSError, match="disk"):
+        y.backward()
+    assert block.calls is calls
+    assert int(calls) == 1
 
 
 @pytest.mark.endurance

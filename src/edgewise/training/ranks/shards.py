@@ -9,7 +9,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -59,7 +59,29 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
 def recompute(model: nn.Module) -> None:
     """Let each block of a model store its inputs alone while it trains; backward computes the rest once more."""
     for block in blocks_of(model):
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+        block.forward = partial(checkpoint, block.forward, use_reentrant=False, context_fn=partial(_contexts, block))
+
+
+def _contexts(block: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Those of a block's forward pass and of its recomputation, which begins with the same buffers."""
+    return nullcontext(), _Before(block) if torch.is_grad_enabled() else nullcontext()
+
+
+class _Before:
+    """A context, which may be entered many times, in which a block has copies of the buffers that it had at first."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self.owners = [part._buffers for part in block.modules()]
+        self.first = [{n: t.clone() for n, t in own.items() if t is not None} for own in self.owners]
+
+    def __enter__(self) -> None:
+        self.present = [dict(own) for own in self.owners]
+        for own, first in zip(self.owners, self.first, strict=True):
+            own.update({name: value.clone() for name, value in first.items()})
+
+    def __exit__(self, *_: object) -> None:
+        for own, present in zip(self.owners, self.present, strict=True):
+            own.update(present)
 
 
 def average_numbers(weights: Iterable[nn.Parameter]) -> None:
