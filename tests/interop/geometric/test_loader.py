@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError
+from edgewise.graphs import sample_neighbors
 from edgewise.interop import NeighborLoader
+from pretend import CARD, Card
 
 geometric = pytest.importorskip("torch_geometric.data")
 
@@ -65,3 +67,53 @@ def test_what_the_loader_refuses() -> None:
         NeighborLoader({}, [2])
     with pytest.raises(ConfigError, match="not HeteroData"):
         NeighborLoader(geometric.HeteroData(), [2])
+
+
+def test_after_an_interruption_batches_are_parts_of_the_graph(monkeypatch) -> None:
+    whole, calls = data(), []
+    loader = NeighborLoader(whole, [-1, -1], batch_size=4)
+    list(loader)
+
+    def stopped(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return sample_neighbors(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("edgewise.interop.geometric.loader.sample_neighbors", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+    for batch in loader:
+        assert torch.equal(batch.n_id[batch.edge_index], whole.edge_index[:, batch.e_id])
+
+
+def test_a_node_given_several_times_has_as_many_rows_each_with_its_draws() -> None:
+    whole, seeds = data(), [3, 9, 3, 3, 4, 9]
+    degrees = torch.bincount(whole.edge_index[1], minlength=30)
+    (batch,) = NeighborLoader(whole, [2, -1], seeds, batch_size=6)
+    assert batch.n_id[:6].tolist() == batch.input_id.tolist() == seeds
+    assert len(batch.n_id[6:].unique()) == len(batch.n_id) - 6
+    assert torch.equal(batch.n_id[batch.edge_index], whole.edge_index[:, batch.e_id])
+    senders, receivers = batch.edge_index
+    assert torch.equal(torch.bincount(receivers)[:6], degrees[seeds].clamp(max=2))
+    assert not torch.isin(
+        senders, torch.tensor([2, 3, 5])
+    ).any()  # the first row of a node is where its edges come from
+    first, second = batch.num_sampled_nodes[:2]
+    assert batch.num_sampled_edges[1:] == [
+        int(degrees[seeds].clamp(max=2).sum()),
+        int(degrees[batch.n_id[6 : 6 + second]].sum()),
+    ]
+    assert first == 6
+    sampler = torch.utils.data.RandomSampler(range(30), replacement=True)
+    assert sum(batch.batch_size for batch in NeighborLoader(whole, [3, 3], batch_size=8, sampler=sampler)) == 30
+
+
+def test_rows_and_edges_of_data_on_a_card_are_there() -> None:
+    with Card():
+        whole = data()
+        whole.x, whole.edge_index = whole.x.to("cuda"), whole.edge_index.to("cuda")
+        for batch in NeighborLoader(whole, [2, 2], batch_size=7):
+            assert batch.x.device == batch.edge_index.device == CARD
+            assert batch.y.device == torch.device("cpu")

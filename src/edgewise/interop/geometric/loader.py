@@ -27,7 +27,9 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
     Shapes      a batch is a `Data` with edge_index [2, E'] of its own numbers, n_id [M] and e_id [E'] of the large
                 graph's, the batch_size nodes first, and the rows of all tensors of nodes and edges that `data` has
     Errors      ConfigError for a HeteroData, and for PyTorch Geometric's options that are not there
-    Edge cases  a node's edges are drawn once, without replacement; parallel edges count as often as they are there
+    Edge cases  a node's edges are drawn once, without replacement; parallel edges count as often as they are there.
+                A node that a sampler gives several times to a batch has as many rows, each with draws of its own; edges
+                from it come from the first. Of data on a GPU, rows and edge_index are there, the draws on the CPU
     Cost        time O(edges drawn) for each batch; memory of the graph, and 8 bytes for each node and worker
     Differs     needs neither pyg-lib nor torch-sparse; `torch.manual_seed` decides other draws than there
     """
@@ -47,7 +49,7 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
             raise ConfigError(f"NeighborLoader has no option {unknown[0]}: there are {', '.join(sorted(LOADING))}")
         self.data, self.transform = data, transform
         self.num_neighbors, self.num_nodes = list(num_neighbors), int(data.num_nodes)
-        self.graph = Graph.from_edge_index(data.edge_index, self.num_nodes)
+        self.graph = Graph.from_edge_index(data.edge_index.cpu(), self.num_nodes)
         self._place: Tensor | None = None
         super().__init__(_indices(input_nodes, self.num_nodes), collate_fn=self.sample, **loading)  # type: ignore[arg-type]
 
@@ -62,30 +64,45 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
                     batch[name] = value.index_select(0, e_id.to(value.device))
                 elif self.data.is_node_attr(name):
                     batch[name] = value.index_select(0, n_id.to(value.device))
-        batch.edge_index, batch.num_nodes = index, len(n_id)
+        batch.edge_index, batch.num_nodes = index.to(self.data.edge_index.device), len(n_id)
         batch.n_id, batch.e_id, batch.input_id, batch.batch_size = n_id, e_id, seeds, len(seeds)
         batch.num_sampled_nodes, batch.num_sampled_edges = map(list, zip(*added, strict=True))
         return batch if self.transform is None else self.transform(batch)
 
     def _drawn(self, seeds: Tensor) -> tuple[Tensor, Tensor, Tensor, list[tuple[int, int]]]:
         """Nodes, their edges among themselves and in the large graph, and how many of both each hop has added."""
-        if self._place is None:
-            self._place = torch.full((self.num_nodes,), -1)
-        place, known, added = self._place, seeds, [(len(seeds), 0)]
-        place[seeds] = torch.arange(len(seeds))
-        fresh, pairs, edges = seeds, [seeds.new_zeros(2, 0)], [seeds[:0]]
+        place, self._place = self._place, None  # it comes back when no node has a place in it
+        if place is None:
+            place = torch.full((self.num_nodes,), -1)
+        known, added, pairs, edges = seeds, [(len(seeds), 0)], [seeds.new_zeros(2, 0)], [seeds[:0]]
+        parts = _apart(seeds)
+        for rows in reversed(parts):
+            place[seeds[rows]] = rows
         for fanout in self.num_neighbors:
-            hop = sample_neighbors(self.graph, fresh, [fanout])
-            (graph,), receivers = hop.graphs, place[fresh]
-            fresh = hop.nodes[place[hop.nodes] < 0]
-            place[fresh] = torch.arange(len(known), len(known) + len(fresh))
-            known = torch.cat([known, fresh])
-            pairs.append(torch.stack([place[hop.nodes][graph.senders], receivers[graph.receivers]]))
-            edges.append(hop.edges[0])
-            added.append((len(fresh), graph.num_edges))
+            first, count = len(known), 0
+            for rows in parts:
+                hop = sample_neighbors(self.graph, known[rows], [fanout])
+                (graph,) = hop.graphs
+                fresh = hop.nodes[place[hop.nodes] < 0]
+                place[fresh] = torch.arange(len(known), len(known) + len(fresh))
+                known = torch.cat([known, fresh])
+                pairs.append(torch.stack([place[hop.nodes][graph.senders], rows[graph.receivers]]))
+                edges.append(hop.edges[0])
+                count += graph.num_edges
+            parts = [torch.arange(first, len(known))]
+            added.append((len(known) - first, count))
         place[known] = -1
+        self._place = place
         order, chosen = self.graph._order, torch.cat(edges)
         return known, torch.cat(pairs, 1), chosen if order is None else order[chosen], added
+
+
+def _apart(seeds: Tensor) -> list[Tensor]:
+    """The places of seeds, in parts in which none repeats: those where a node is for the first time come first."""
+    _, node, counts = seeds.unique(return_inverse=True, return_counts=True)
+    order = node.argsort(stable=True)
+    time = torch.arange(len(seeds)) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    return [order[time == number].sort().values for number in range(max(counts.tolist(), default=1))]
 
 
 def _indices(nodes: Tensor | Sequence[int] | None, count: int) -> Sequence[int]:
