@@ -1,6 +1,7 @@
 """A mask's graph is what the mask says, in the form that kernels run; attention on it is that of the dense oracle."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, complete, window
 from edgewise.graphs.rule import Blocks, Both, Causal
 from edgewise.kernels import attend, plan
+from pretend import CARD, Card
 
 NUMBER = torch.tensor([0] * 7 + [1] * 4 + [2] * 9)
 CHOSEN = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) < 0.5
@@ -164,3 +166,26 @@ def test_documents() -> None:
 def test_bounds_that_bound_no_documents(bounds: list[Any], others: list[int] | None, what: str) -> None:
     with pytest.raises(GraphError, match=what):
         Graph.from_cu_seqlens(bounds, others, causal=True)
+
+
+def among(number: Any, b: Any, h: Any, q: Any, k: Any) -> Any:
+    return (number[q] == number[k]) & (q % 3 >= k % 3)
+
+
+def test_the_graph_of_a_function_is_where_the_tensors_are_that_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Graph.from_mask(partial(among, NUMBER), N).dense_mask()
+    with Card():
+        number = NUMBER.to("cuda")
+        monkeypatch.setitem(globals(), "NUMBER", number)
+        for mask in (
+            partial(among, number),
+            lambda b, h, q, k: among(number, b, h, q, k),
+            lambda b, h, q, k: among(NUMBER, b, h, q, k),
+            lambda b, h, q, k, number=number: among(number, b, h, q, k),
+        ):
+            graph = Graph.from_mask(mask, N)
+            assert graph.device == CARD
+            assert torch.equal(graph.to("cpu").dense_mask(), right)
+        with pytest.raises(GraphError, match="depends on the batch"):
+            Graph.from_mask(lambda b, h, q, k: number[q] == b, N)
+        assert Graph.from_mask(lambda b, h, q, k: q >= k, N).device == torch.device("cpu")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import FunctionType
 from typing import Any, Self
 
 import torch
@@ -43,7 +45,8 @@ class Masks(Adjacency):
         Errors      GraphError for a mask that is not bool, of another shape, or that depends on b or h without `batch`
                     or `head`: a graph is the same for every head, and `Graph.batch` joins graphs of members
         Edge cases  complete, causal and window masks and those of documents become rules, others ranges where those
-                    are the smaller form, or edges; the last block may be smaller
+                    are the smaller form, or edges; the last block may be smaller. The graph of a function is where the
+                    tensors are that it reads
         Cost        time O(I J / block²), once; memory of the graph, and of 16 M pairs at most
 
         >>> from edgewise.graphs import Graph, draw
@@ -73,9 +76,10 @@ class Masks(Adjacency):
         rows, columns = -(-receivers // block), -(-senders // block)
         with untransformed(mask):
             if isinstance(mask, Tensor):
-                device, runs = mask.device, _runs(_of_tensor(mask.cpu(), rows, columns))
+                device, made = mask.device, _of_tensor(mask.cpu(), rows, columns)
             else:
-                device, runs = torch.device("cpu"), _runs(_of_function(mask, rows, columns, batch, head))
+                device, made = _device_of(mask), _of_function(mask, rows, columns, batch, head)
+            runs = _runs(some.cpu() for some in made)
             return cls._of(receivers, senders, **_forms(runs, receivers, senders, block)).to(device)
 
     @classmethod
@@ -136,17 +140,19 @@ def _of_tensor(mask: Tensor, rows: int, columns: int) -> Iterator[Tensor]:
 
 def _of_function(mask: MaskMod, rows: int, columns: int, batch: int | None, head: int | None) -> Iterator[Tensor]:
     """Some rows of the mask at a time."""
-    b, h = (torch.tensor(0 if at is None else checks.whole_number(at, "batch or head")) for at in (batch, head))
+    device = _device_of(mask)
+    numbers = [0 if at is None else checks.whole_number(at, "batch or head") for at in (batch, head)]
     for name, at, place in (("batch", batch, 0), ("head", head, 1)):
-        if at is None and rows and columns and _depends_on(mask, place):
+        if at is None and rows and columns and _depends_on(mask, place, device):
             graphs = "Graph.batch joins them" if name == "batch" else "all heads of a call share one"
             raise GraphError(f"the mask depends on the {name}: give {name}=0, 1, ... for a graph of its own; {graphs}")
     along_senders = torch.vmap(mask, in_dims=(None, None, None, 0))
     over = torch.vmap(along_senders, in_dims=(None, None, 0, None))
-    step, j = max(1, PAIRS // max(1, columns)), torch.arange(columns)
+    b, h = torch.tensor(numbers, device=device)
+    step, j = max(1, PAIRS // max(1, columns)), torch.arange(columns, device=device)
     for first in range(0, rows if columns else 0, step):
         with checked_result(mask):
-            some = over(b, h, torch.arange(first, min(first + step, rows)), j)
+            some = over(b, h, torch.arange(first, min(first + step, rows), device=device), j)
         yield _checked(some)
 
 
@@ -164,10 +170,30 @@ class checked_result:  # noqa: N801 - reads as a verb
             raise GraphError(f"the mask {self.name} must {right}: {str(error).splitlines()[0]}") from error
 
 
-def _depends_on(mask: MaskMod, place: int) -> bool:
+def _device_of(mask: MaskMod) -> torch.device:
+    """Where the tensors are that a mask's function reads."""
+    return next((value.device for value in _tensors(mask, set())), torch.device("cpu"))
+
+
+def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:
+    """Tensors of a function's closure, defaults and globals, and of the functions among these."""
+    if isinstance(value, Tensor):
+        yield value
+    parts: tuple[Any, ...] = tuple(value) if isinstance(value, tuple | list) else ()
+    if isinstance(value, partial):
+        parts = (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, FunctionType) and id(value) not in seen:
+        seen.add(id(value))
+        known = [value.__globals__.get(name) for name in value.__code__.co_names]
+        parts = (*(cell.cell_contents for cell in value.__closure__ or ()), *(value.__defaults__ or ()), *known)
+    for part in parts:
+        yield from _tensors(part, seen)
+
+
+def _depends_on(mask: MaskMod, place: int, device: torch.device) -> bool:
     """Whether what the mask returns depends on one of its arguments."""
     dims = tuple(0 if place == here else None for here in range(4))
-    at = [torch.zeros(1 if place == here else (), dtype=torch.int64) for here in range(4)]
+    at = [torch.zeros(1 if place == here else (), dtype=torch.int64, device=device) for here in range(4)]
     try:
         torch.vmap(mask, in_dims=dims, out_dims=None)(*at)
     except ValueError as error:

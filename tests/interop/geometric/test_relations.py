@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import edgewise
 from edgewise.layers.relational.types import grouped
 from interop.geometric.parity import check, graphs
+from pretend import CARD, Card
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -62,3 +64,17 @@ def test_hgt() -> None:
     for prior in layer.p_rel.values():
         torch.nn.init.normal_(prior)
     check(layer, x, edges)
+
+
+def test_hgt_on_a_card() -> None:
+    kinds = [("author", "writes", "paper"), ("paper", "by", "author")]
+    layer = edgewise.convert(pyg.HGTConv(8, 8, (["author", "paper"], kinds), heads=2))
+    x = {"author": torch.randn(5, 8), "paper": torch.randn(7, 8)}
+    edges = {kind: torch.randint(5, (2, 11)) for kind in kinds}
+    right = layer(x, edges)
+    with Card():
+        layer.to("cuda")
+        y = layer({kind: t.to("cuda") for kind, t in x.items()}, {kind: t.to("cuda") for kind, t in edges.items()})
+        for kind, t in y.items():
+            assert t.device == CARD
+            torch.testing.assert_close(t.to("cpu"), right[kind])

@@ -134,7 +134,7 @@ def _refusal_of_rgcn(layer: Any) -> str | None:
 def _joined(first: Tensor, *rest: Any) -> Graph:
     """The graph of several edge_index tensors, of senders and receivers that begin at offsets."""
     places, senders, receivers = rest[-3:]
-    parts = [index + torch.tensor(at)[:, None] for index, at in zip((first, *rest[:-3]), places, strict=True)]
+    parts = [index + index.new_tensor(at)[:, None] for index, at in zip((first, *rest[:-3]), places, strict=True)]
     return Graph.from_edge_index(torch.cat(parts, 1), senders, receivers)
 
 
