@@ -10,6 +10,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.interop import huggingface, register_attention
 from edgewise.kernels import plans
+from pretend import CARD, Card
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -40,6 +41,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "t5": ("T5Config", "T5ForConditionalGeneration", T5),
     "gemma2": ("Gemma2Config", "Gemma2ForCausalLM", GROUPED | {"sliding_window": 5, "head_dim": 8}),
 }
+
+WIDTH = 0  # of a mask, which a test sets
 
 
 def model(name: str, implementation: str) -> Any:
@@ -140,6 +143,52 @@ def test_a_mask_of_ones_own() -> None:
         )
     with pytest.raises(ConfigError, match="no graph: it must be the same for all heads"):
         made["edgewise"](tokens, attention_mask=torch.rand(3, 1, 17, 17))
+
+
+def test_a_mask_is_made_of_all_that_its_function_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def edges(function: Any) -> int:
+        return int(huggingface.mask(1, 6, 6, 0, 0, function).graph.num_edges)
+
+    def near(width: int) -> list[Any]:
+        def by_default(b: Any, h: Any, q_idx: Any, kv_idx: Any, width: int = width) -> Any:
+            return (q_idx - kv_idx).abs() < width
+
+        def by_name(b: Any, h: Any, q_idx: Any, kv_idx: Any, *, width: int = width) -> Any:
+            return (q_idx - kv_idx).abs() < width
+
+        def by_closure(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+            return (q_idx - kv_idx).abs() < width
+
+        return [by_default, by_name, by_closure, lambda b, h, q_idx, kv_idx: (q_idx - kv_idx).abs() < WIDTH]
+
+    for width, count in ((2, 16), (4, 30)):
+        monkeypatch.setitem(globals(), "WIDTH", width)
+        assert [edges(function) for function in near(width)] == [count] * 4
+
+
+def test_texts_that_are_packed_are_graphs_on_the_card_of_their_numbers() -> None:
+    number = torch.tensor([[0, 0, 1, 1, 1], [0, 1, 1, 2, 2]])
+    kept = torch.tensor([[1] * 5, [0] + [1] * 4])
+
+    def masked(number: Tensor, kept: Tensor | None, device: str) -> Any:
+        def packed(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+            return (number[b, q_idx] == number[b, kv_idx]) & (q_idx >= kv_idx)
+
+        return huggingface.mask(2, 5, 5, 0, 0, packed, kept, device=device).graph
+
+    for padding in (None, kept):
+        right = masked(number, padding, "cpu").dense_mask()
+        with Card():
+            graph = masked(number.to("cuda"), None if padding is None else padding.to("cuda"), "cuda")
+            assert graph.device == CARD
+            assert torch.equal(graph.to("cpu").dense_mask(), right)
+
+
+@pytest.mark.parametrize("name", ["s_aux", "sinks", "indices", "block_indices", "cache"])
+def test_what_changes_attention_and_is_not_read_is_refused(name: str) -> None:
+    x = torch.randn(1, 2, 5, 4)
+    with pytest.raises(ConfigError, match=f"has no {name}, which this model asks for"):
+        huggingface.attention(None, x, x, x, None, **{name: torch.zeros(1)})
 
 
 def test_dropout_of_weights_acts_in_training_alone() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from edgewise.interop.modules import all_pairs, dense_weights, of_members
 from edgewise.kernels import Dot, EdgeBias, attend
 
 NAME = "edgewise"
+CONSTANT = (ModuleType, type, FunctionType, BuiltinFunctionType)  # globals that do not change
 REMEMBERED = 256  # graphs of masks, by what their functions are made of: one for each length and kind of layer
 
 
@@ -50,9 +51,13 @@ def register_attention() -> str:
 
 
 def _made_of(value: Any) -> Hashable:
-    """What a mask's function computes from: its code and the numbers that it closes over; ValueError for tensors."""
+    """What a mask's function computes from: its code and the numbers that it reads; ValueError for tensors."""
     if isinstance(value, FunctionType):
-        return value.__code__, tuple(_made_of(cell.cell_contents) for cell in value.__closure__ or ())
+        known = [value.__globals__.get(name) for name in value.__code__.co_names]
+        shared = tuple(it if isinstance(it, CONSTANT) else _made_of(it) for it in known)
+        closed = [cell.cell_contents for cell in value.__closure__ or ()]
+        named = sorted((value.__kwdefaults__ or {}).items())
+        return value.__code__, _made_of(closed), _made_of(value.__defaults__), _made_of(named), shared
     if isinstance(value, tuple | list):
         return tuple(map(_made_of, value))
     if value is None or isinstance(value, int | float | str):
@@ -144,9 +149,9 @@ def mask(
 
 def _member(function: Any, b: int, offsets: tuple[int, int], receivers: int, senders: int) -> Graph:
     def moved(_: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        return function(torch.tensor(b), h, q_idx + offsets[0], kv_idx + offsets[1])
+        return function(q_idx.new_tensor(b), h, q_idx + offsets[0], kv_idx + offsets[1])
 
-    return Graph.from_mask(moved, receivers, senders)
+    return Graph.from_mask(moved, receivers, senders).to("cpu")
 
 
 def _kept(padding: Tensor, offset: int, length: int) -> Tensor:
@@ -183,7 +188,7 @@ def attention(
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """What transformers' attention interface calls: q [B, H, I, C], k and v [B, G, J, C] -> [B, I, H, C], weights."""
-    for name in ("s_aux", "cache"):
+    for name in ("s_aux", "sinks", "indices", "block_indices", "cache"):
         if kwargs.get(name) is not None:
             raise ConfigError(f'attn_implementation="edgewise" has no {name}, which this model asks for: use "eager"')
     (batch, heads, receivers, _), senders = query.shape, key.shape[2]
