@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from edgewise.interop import convert
 from interop.geometric.parity import check, graphs
@@ -99,3 +100,30 @@ def test_several_signals_on_one_graph_are_refused_as_by_the_layer_itself(kind: s
     layer = convert(getattr(pyg, kind)(5, 3, heads=2))
     with pytest.raises((AssertionError, RuntimeError)):
         layer(torch.randn(2, 4, 5), torch.tensor([[0, 1], [1, 2]]))
+
+
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_another_map_of_edges(kind: str, graph: Any) -> None:
+    edge_index, nodes = graph
+    layer, inputs = getattr(pyg, kind)(5, 4, heads=2, edge_dim=3), (torch.randn(nodes, 5), edge_index)
+    for lin in (nn.Linear(3, 8), nn.Sequential(nn.Linear(3, 8), nn.Tanh())):
+        layer.lin_edge = lin
+        check(layer, *inputs, torch.randn(edge_index.shape[1], 3))
+    if kind != "TransformerConv":
+        check(layer, *inputs)
+
+
+@pytest.mark.filterwarnings("ignore:`?torch.nn.utils.weight_norm")
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_hooks_of_the_map_of_edges_are_called(kind: str) -> None:
+    def trained(twin: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layer = getattr(pyg, kind)(5, 4, edge_dim=3)
+        nn.utils.weight_norm(layer.lin_edge)
+        layer = convert(layer) if twin else layer
+        for _ in range(2):
+            y = layer(torch.ones(6, 5), torch.tensor([[0, 1, 2], [3, 3, 4]]), torch.eye(3))
+            y.square().sum().backward()
+        return [p.grad for p in layer.parameters()]
+
+    torch.testing.assert_close(trained(True), trained(False))

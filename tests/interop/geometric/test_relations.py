@@ -66,6 +66,14 @@ def test_hgt() -> None:
     check(layer, x, edges)
 
 
+def test_hooks_of_the_maps_of_relations_are_called() -> None:
+    kind, seen = ("a", "to", "a"), list[int]()
+    layer = edgewise.convert(pyg.HGTConv(4, 4, (["a"], [kind])))
+    layer.k_rel.register_forward_hook(lambda *_: seen.append(1))
+    layer({"a": torch.randn(3, 4)}, {kind: torch.tensor([[0, 1], [1, 2]])})
+    assert seen == [1]
+
+
 def test_hgt_on_a_card() -> None:
     kinds = [("author", "writes", "paper"), ("paper", "by", "author")]
     layer = edgewise.convert(pyg.HGTConv(8, 8, (["author", "paper"], kinds), heads=2))

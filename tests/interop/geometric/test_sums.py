@@ -103,6 +103,25 @@ def test_gated(graph: Any, options: Any) -> None:
     check(layer, torch.randn(nodes, 6), edge_index, torch.rand(edge_index.shape[1]))
 
 
+@pytest.mark.parametrize("lin", [nn.Linear(5, 8), nn.Sequential(nn.Linear(5, 8), nn.ReLU())])
+@pytest.mark.parametrize("reduce", ["add", "mean"])
+def test_gcn_with_another_map(graph: Any, lin: Any, reduce: str) -> None:
+    edge_index, nodes = graph
+    layer = pyg.GCNConv(5, 8, aggr=reduce)
+    layer.lin = lin
+    check(layer, torch.randn(nodes, 5), edge_index)
+
+
+@pytest.mark.parametrize(
+    "lin", [nn.Linear(4, 5, bias=False), nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5))]
+)
+def test_gine_with_another_map_of_edges(graph: Any, lin: Any) -> None:
+    edge_index, nodes = graph
+    layer = pyg.GINEConv(nn.Linear(5, 3), edge_dim=4)
+    layer.lin = lin
+    check(layer, torch.randn(nodes, 5), edge_index, torch.randn(edge_index.shape[1], 4))
+
+
 def test_layers_called_in_inference_mode_first_can_be_trained_then() -> None:
     for layer, *others in (
         (pyg.GCNConv(5, 8),),
@@ -145,6 +164,12 @@ def test_pna(graph: Any, options: Any) -> None:
     with mock.patch.object(sums, "graph_of", wraps=sums.graph_of) as seen:
         check(layer, x, edge_index, *e)
         assert seen.call_count == 4  # twice in each width of numbers
+
+
+def test_pna_with_a_map_without_bias() -> None:
+    layer = pyg.PNAConv(5, 4, ["mean"], ["identity"], torch.ones(3), edge_dim=2)
+    layer.edge_encoder, layer.pre_nns[0][0] = nn.Linear(2, 5, bias=False), nn.Linear(15, 5, bias=False)
+    check(layer, torch.randn(9, 5), torch.randint(9, (2, 30)), torch.randn(30, 2))
 
 
 def test_pna_that_stays() -> None:

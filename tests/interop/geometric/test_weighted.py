@@ -8,6 +8,7 @@ from weakref import ref
 
 import pytest
 import torch
+from torch import nn
 
 from edgewise.interop import conversion, convert
 from edgewise.interop.geometric import weighted
@@ -113,6 +114,15 @@ def test_the_narrower_of_x_and_its_maps_is_summed(name: str, columns: int) -> No
     with mock.patch.object(weighted, "aggregate", wraps=weighted.aggregate) as seen:
         layer(torch.randn(9, 5), torch.randint(9, (2, 30)))
     assert all(call.args[1].shape[-1] <= columns for call in seen.mock_calls)
+
+
+@pytest.mark.parametrize("name", ["narrower Chebyshev", "narrower mixed hops", "narrower adaptive"])
+def test_maps_of_ones_own_with_a_bias(name: str) -> None:
+    layer, (edge_index, nodes) = made(name), next(iter(graphs().values()))
+    for place, lin in enumerate(layer.lins):
+        if isinstance(lin, pyg.Linear):
+            layer.lins[place] = nn.Linear(5, lin.out_channels)
+    check(layer, torch.randn(nodes, 5), edge_index)
 
 
 @pytest.mark.parametrize("name", ["graph", "narrower graph", "light", "adaptive", "mixed hops"])

@@ -10,7 +10,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import callers, graph_of, looped, looped_rows, refusal, rows_of, sides
-from edgewise.interop.geometric.features import mapped
+from edgewise.interop.geometric.features import mapped, multiplies
 from edgewise.interop.twin import Twin
 from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditive, Score, attend
 
@@ -29,7 +29,7 @@ def gat(
 ) -> Any:
     """GATConv: s_ij = LeakyReLU(a_dst · W x_i + a_src · W x_j + a_edge · W_e e_ij)."""
     both = flat_sides(layer, x, edge_index, size)
-    if both is None or _is_dropped(layer, return_attention_weights):
+    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_attr):
         return NotImplemented
     heads, x_j, x_i = (-1, layer.heads, layer.out_channels), *both
     if layer.lin is not None:
@@ -52,7 +52,7 @@ def gat(
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
     """GATv2Conv: s_ij = a · LeakyReLU(W_r x_i + W_l x_j + W_e e_ij)."""
     both = flat_sides(layer, x, edge_index)
-    if both is None or _is_dropped(layer, return_attention_weights):
+    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_attr):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     k = mapped(layer.lin_l, x_j).view(heads)
@@ -111,7 +111,7 @@ def transformer(
 ) -> Any:
     """TransformerConv: s_ij = (W_q x_i) · (W_k x_j + W_e e_ij) / √C, summing W_v x_j + W_e e_ij."""
     both = flat_sides(layer, x, edge_index)
-    if both is None or (edge_attr is None) != (layer.lin_edge is None):
+    if both is None or (edge_attr is None) != (layer.lin_edge is None) or not _reads(layer, edge_attr):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     q, k, v = (
@@ -145,6 +145,11 @@ def _beside_root(layer: Any, y: Tensor, x_i: Tensor) -> Tensor:
 def _is_dropped(layer: Any, weights: Any) -> bool:
     """Whether weights are asked for that dropout has changed, which `attend` does not return."""
     return bool(weights) and layer.training and layer.dropout > 0
+
+
+def _reads(layer: Any, edge_attr: Any) -> bool:
+    """Whether the map of edges' features, if it is called, is nothing but its weight."""
+    return edge_attr is None or layer.lin_edge is None or multiplies(layer.lin_edge)
 
 
 def _refusal(layer: Any) -> str | None:

@@ -17,7 +17,7 @@ from edgewise.interop import modules
 from edgewise.interop.dropout import unwatched
 from edgewise.interop.geometric import sums, weighted
 from edgewise.interop.geometric.edges import is_watched
-from edgewise.interop.geometric.features import is_linear, product
+from edgewise.interop.geometric.features import multiplies, product
 from edgewise.interop.geometric.perceptrons import applied
 from edgewise.interop.twin import Twin, is_plain, origin
 from edgewise.layers.plain.linear import has_hooks
@@ -111,7 +111,7 @@ def _root(conv: Any) -> Any:
     if kind is None or origin(kind) not in ROOTED or getattr(conv, "normalize", False):
         return None
     R = conv.lin_root if hasattr(conv, "lin_root") else getattr(conv, "lin_r", None)
-    alone = R is not None and R.bias is None and is_linear(R) and is_plain(R.weight)
+    alone = R is not None and multiplies(R) and is_plain(R.weight)
     return R if alone and not is_watched(conv) and not has_hooks(conv) else None
 
 

@@ -59,6 +59,11 @@ def is_linear(layer: Any) -> bool:
     return not isinstance(layer.weight, nn.parameter.UninitializedParameter)
 
 
+def multiplies(layer: Any) -> bool:
+    """Whether calling a layer does nothing but x Wᵀ."""
+    return is_linear(layer) and layer.bias is None
+
+
 def known(x: Tensor) -> SparseFeatures | None:
     """The non-zeros of features that came before, if they are few."""
     if x.dim() != 2 or x.requires_grad or x.device.type != "cpu" or not x.is_floating_point():

@@ -16,6 +16,7 @@ from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate, attend, combined
+from edgewise.layers.plain.linear import has_hooks
 from edgewise.layers.relational.types import Pairs, grouped, pairs, reads
 
 FEW = 0.7  # of all pairs of a relation and a sender, below which each has a row of its own; measured with 10 relations
@@ -142,6 +143,8 @@ def _joined(first: Tensor, *rest: Any) -> Graph:
 def hgt(layer: Any, x_dict: Any, edge_index_dict: Any) -> Any:
     """HGTConv: attention to the senders of all types of edges at once; the prior μ of a type multiplies its keys."""
     if is_watched(layer) or not edge_index_dict or not is_plain(*edge_index_dict.values()):
+        return NotImplemented
+    if has_hooks(layer.k_rel) or has_hooks(layer.v_rel):
         return NotImplemented
     heads = (-1, layer.heads, layer.out_channels // layer.heads)
     of_types = {kind: x.chunk(3, 1) for kind, x in layer.kqv_lin(x_dict).items()}

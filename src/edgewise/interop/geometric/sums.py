@@ -24,7 +24,7 @@ from edgewise.interop.geometric.edges import (
     rows_of,
     sides,
 )
-from edgewise.interop.geometric.features import is_linear, kept, known, mapped
+from edgewise.interop.geometric.features import is_linear, kept, known, mapped, multiplies
 from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
 from edgewise.interop.later.tensor import ordinary
@@ -42,8 +42,8 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
         return NotImplemented
     graph, weight = normalised(layer, x, edge_index, edge_weight)
     reduce = REDUCTIONS[layer.aggr]
-    if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels:
-        sums = kept(graph, edge_index, x, reduce, weight) if is_linear(layer.lin) else None
+    if reduce in ("sum", "mean") and 0 < layer.in_channels < layer.out_channels and multiplies(layer.lin):
+        sums = kept(graph, edge_index, x, reduce, weight)
         y = layer.lin(aggregate(graph, x, weight, reduce) if sums is None else sums)
         y = y if weight is None else y.to(torch.promote_types(y.dtype, weight.dtype))  # under autocast it is narrower
     else:
@@ -154,7 +154,7 @@ def _is_unknown(linear: Any) -> bool:
 
 def _at_once(W: Any, R: Any, *sides: Tensor) -> bool:
     """Whether both maps of a SAGEConv do nothing but multiply, and their features are dense."""
-    if R is None or R.bias is not None or not is_linear(W) or not is_linear(R):
+    if R is None or not is_linear(W) or not multiplies(R):
         return False
     return fits(*sides, W.weight, R.weight) and all(known(x) is None for x in dict.fromkeys(sides))
 
@@ -188,7 +188,8 @@ def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any
     if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2:
         return NotImplemented
     x_j, x_i = both
-    if layer.lin is None and edge_attr.size(-1) != x_j.size(-1):
+    read = edge_attr.size(-1) == x_j.size(-1) if layer.lin is None else is_linear(layer.lin)
+    if not read:
         return NotImplemented
     graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
     reduce, edge = REDUCTIONS[layer.aggr], None if layer.lin is None else (layer.lin.weight, layer.lin.bias)
@@ -228,9 +229,9 @@ def pna(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Any:
     pre, post = ([tower[0] for tower in towers] for towers in (layer.pre_nns, layer.post_nns))
     if is_traced() or is_watched(layer) or not is_plain(*tensors) or not x.is_floating_point() or x.dim() != 2:
         return NotImplemented
-    if not all(map(is_linear, (*pre, *post))) or torch.is_autocast_enabled(x.device.type):
+    if not all(map(_is_affine, (*pre, *post))) or torch.is_autocast_enabled(x.device.type):
         return NotImplemented
-    if edge_attr is not None and (edge_attr.dim() != 2 or layer.edge_dim is None or not is_linear(layer.edge_encoder)):
+    if edge_attr is not None and (edge_attr.dim() != 2 or layer.edge_dim is None or not _is_affine(layer.edge_encoder)):
         return NotImplemented
     graph = graph_of(edge_index, len(x), len(x))
     W = torch.stack([first.weight for first in pre])  # [T, F, 2 F or 3 F]
@@ -265,6 +266,10 @@ def pna(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Any:
     for part, scale in zip((r @ each.mT).chunk(len(s), -1), s, strict=True):
         y = y + (part if scale is None else part * scale)
     return layer.lin(torch.cat([tower[1:](own) for tower, own in zip(layer.post_nns, y, strict=True)], -1))
+
+
+def _is_affine(layer: Any) -> bool:
+    return is_linear(layer) and layer.bias is not None
 
 
 _SCALES: dict[str, Any] = {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_traced
 from edgewise.interop.geometric.edges import REDUCTIONS, graph_of, is_watched, refusal, rows_of
-from edgewise.interop.geometric.features import is_linear, mapped, product
+from edgewise.interop.geometric.features import is_linear, mapped, multiplies, product
 from edgewise.interop.geometric.sums import normalised
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate
@@ -143,11 +143,20 @@ def light(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
 
 
 def narrowed(
-    layer: Any, x: Any, edge_index: Any, edge_weight: Any, maps: Iterable[Any], edges: Edges = normalised
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any,
+    maps: Iterable[Any],
+    edges: Edges = normalised,
+    simple: Callable[[Any], bool] = multiplies,
 ) -> tuple[Any, ...] | None:
-    """X W_k of each map, and A, for a layer that is Σ_k p_k(A) X W_k; None where X is no wider, and as `moving`."""
+    """X W_k of each map, and A, for a layer that is Σ_k p_k(A) X W_k; None where X is no wider, and as `moving`.
+
+    Symbols     simple = says which maps may be nothing but W_k here; a bias of theirs is left to the caller
+    """
     maps = list(maps)
-    if not all(map(is_linear, maps)) or REDUCTIONS[layer.aggr] not in ("sum", "mean") or not is_plain(x):
+    if not all(map(simple, maps)) or REDUCTIONS[layer.aggr] not in ("sum", "mean") or not is_plain(x):
         return None
     widths = [len(W.weight) for W in maps]
     if sum(widths) > x.size(-1) or (A := moving(layer, x, edge_index, edge_weight, edges)) is None:
@@ -168,7 +177,7 @@ def adaptive(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> An
 
 def simple(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
     """SGConv: y = A^K X W + b, from the right."""
-    found = None if layer.cached else narrowed(layer, x, edge_index, edge_weight, [layer.lin])
+    found = None if layer.cached else narrowed(layer, x, edge_index, edge_weight, [layer.lin], simple=is_linear)
     if found is None:
         return NotImplemented
     (y,), A = found
@@ -179,7 +188,11 @@ def simple(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
 
 def spectral(layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
     """SSGConv: y = (α + (1 - α) / K Σ_k A^k) Z + b = α Z + A (z + A (z + ...)) + b, Z = X W and z = (1 - α) Z / K."""
-    found = None if layer.cached or layer.K < 1 else narrowed(layer, x, edge_index, edge_weight, [layer.lin])
+    found = (
+        None
+        if layer.cached or layer.K < 1
+        else narrowed(layer, x, edge_index, edge_weight, [layer.lin], simple=is_linear)
+    )
     if found is None:
         return NotImplemented
     (Z,), A = found
