@@ -75,6 +75,20 @@ def test_a_table_with_itself_and_with_another_at_the_same_index() -> None:
         torch.testing.assert_close(ours, exact)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_rows_that_were_paired_with_others_before(swapped: bool) -> None:
+    x, _, i, j = inputs(6)
+    j, weight = j.clamp(max=NODES - 1), torch.arange(PAIRS, dtype=x.dtype)
+    found = []
+    for like in (lambda t: table(t * 1), lambda t: t):
+        a = like(x)
+        rows, again = a[i], a[i]
+        other = (rows, again) if swapped else (again, rows)
+        loss = (rows * a[j]).sum(-1).sum() + ((other[0] * other[1]).sum(-1) * weight).sum()
+        found.append(torch.autograd.grad(loss, [x])[0])
+    torch.testing.assert_close(*found)
+
+
 def test_first_and_second_derivatives() -> None:
     x, z, i, j = inputs(3)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,48 +46,19 @@ class Known(Numbers):
 
 
 class Picked(Numbers):
-    """The rows of a table at an index; links = with which others they were multiplied."""
+    """The rows of a table at an index; others = the index of each that they met, and its table's shape."""
 
     def __init__(self, rows: Known, index: Tensor) -> None:
         super().__init__(torch.Size((len(index), rows.shape[1])), rows.dtype)
         self.rows, self.index = rows, index.clone()
         self.values: Tensor | None = None
-        self.links: list[Link] = []
+        self.others: list[tuple[Tensor, torch.Size]] = []
         rows.read_by(self)
 
     def whole(self) -> Tensor:
         if self.values is None:
             self.values = self.rows.values.index_select(0, self.index)
         return self.values
-
-
-@dataclass(frozen=True, eq=False)
-class Link:
-    """Which rows of two tables are paired: row first[p] of x with row second[p] of z."""
-
-    x: Tensor
-    first: Tensor
-    z: Tensor
-    second: Tensor
-
-    def dots(self) -> Tensor:
-        """x_first · z_second for each pair."""
-        x, out = self.x, self.x.new_empty(len(self.first))
-        places = (t.data_ptr() for t in (self.first, self.second, x, self.z, out))
-        library.pair_dots(DTYPES[x.dtype], threads(), len(out), x.shape[1], *places)  # type: ignore[union-attr]
-        return out
-
-    def spread(self, g: Tensor, rows: Tensor, index: Tensor, y: Tensor) -> Tensor | None:
-        """y, and the gradient of Σ_p g_p dots_p to the table that was read at that index; `rows` is the other one."""
-        first, second = self.first, self.second
-        if rows is not self.z or not torch.equal(index, first):
-            if rows is not self.x or not torch.equal(index, second):
-                return None
-            first, second = second, first
-        y = y.clone(memory_format=torch.contiguous_format)
-        places = (t.data_ptr() for t in (first, second, rows, g, y))
-        library.pair_spread(DTYPES[y.dtype], threads(), len(g), *y.shape, *places)  # type: ignore[union-attr]
-        return y
 
 
 class Pairs(Numbers):
@@ -109,10 +79,13 @@ class Pairs(Numbers):
     def dots(self) -> Tensor:
         """The sum of each."""
         first, second = self.first, self.second
-        link = Link(first.rows.values, first.index, second.rows.values, second.index)
-        first.links.append(link)
-        second.links.append(link)
-        return link.dots()
+        first.others.append((second.index, second.rows.shape))
+        second.others.append((first.index, first.rows.shape))
+        x, z = first.rows.values, second.rows.values
+        out = x.new_empty(len(first.index))
+        places = (t.data_ptr() for t in (first.index, second.index, x, z, out))
+        library.pair_dots(DTYPES[x.dtype], threads(), len(out), x.shape[1], *places)  # type: ignore[union-attr]
+        return out
 
 
 class Scaled(Numbers):
@@ -128,6 +101,13 @@ class Scaled(Numbers):
         if self.values is None:
             self.values = self.g.unsqueeze(1) * self.rows.whole()
         return self.values
+
+    def spread(self, index: Tensor, y: Tensor) -> Tensor:
+        """y, and each of them added to its row at an index."""
+        y, rows = y.clone(memory_format=torch.contiguous_format), self.rows
+        places = (t.data_ptr() for t in (index, rows.index, rows.rows.values, self.g, y))
+        library.pair_spread(DTYPES[y.dtype], threads(), len(index), *y.shape, *places)  # type: ignore[union-attr]
+        return y
 
 
 class Table(Later):
@@ -194,11 +174,9 @@ def _put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     scaled: Scaled = values.numbers
     if scaled.values is not None or scaled.rows.values is not None or x.dtype != values.dtype:
         return NotImplemented
-    for link in scaled.rows.links:
-        y = link.spread(scaled.g, scaled.rows.rows.values, indices[0], x)
-        if y is not None:
-            return y
-    return NotImplemented
+    known = (index for index, shape in scaled.rows.others if x.shape == shape and torch.equal(index, indices[0]))
+    index = next(known, None)  # of numbers that x has rows for
+    return NotImplemented if index is None else scaled.spread(index, x)
 
 
 Table.known = {aten.index.Tensor: _picked}
