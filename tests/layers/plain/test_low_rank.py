@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -89,6 +91,52 @@ def test_a_settled_model_is_plain_again():
     assert model.state_dict().keys() == plain.state_dict().keys()
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert (model(complete(6), X) - expected).abs().max() < 1e-12
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.again, self.head = nn.Embedding(7, 5), nn.Linear(5, 7), nn.Linear(5, 7)
+        self.again.weight = self.head.weight = self.embed.weight
+        self.double()
+
+    def forward(self, tokens):
+        h = self.embed(tokens)
+        return self.head(h) + self.again(h).tanh()
+
+
+def test_a_weight_that_others_read_stays_theirs():
+    tokens = torch.arange(7)
+    model = _trained(adapted(Tied()))
+    shared, before = model.embed.weight, model(tokens)
+    bare, state = shared.clone(), {name: value.clone() for name, value in model.state_dict().items()}
+    for merged in (model, deepcopy(model)):
+        merge(merged)
+        assert (merged(tokens) - before).abs().max() < 1e-12
+        assert torch.equal(merged.embed.weight, bare)
+        assert all(torch.equal(value, state[name]) for name, value in merged.state_dict().items())
+    unmerge(model)
+    assert model.head.parametrizations.weight.original is model.again.parametrizations.weight.original is shared
+    settle(model)
+    assert (model(tokens) - before).abs().max() < 1e-12
+    assert torch.equal(model.embed.weight, bare)
+    assert model.state_dict().keys() == Tied().state_dict().keys()
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_state_dict_is_the_same_whether_merged_or_not(saved, loaded):
+    first, second = _trained(adapted(_model())), _trained(adapted(_model()))
+    expected, keys = first(complete(6), X), first.state_dict().keys()
+    for model, merged in ((first, saved), (second, loaded)):
+        if merged:
+            merge(model)
+    assert first.state_dict().keys() == keys
+    second.load_state_dict(first.state_dict())
+    assert (first(complete(6), X) - expected).abs().max() < 1e-12
+    for move in (merge, unmerge, merge):
+        assert (second(complete(6), X) - expected).abs().max() < 1e-12
+        move(second)
 
 
 def test_adapters_carry_over():

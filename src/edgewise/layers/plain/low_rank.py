@@ -1,7 +1,9 @@
 """Low-rank adaptation: a trained model learns something new through a few numbers beside each of its linear maps."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +36,7 @@ class LowRank(nn.Module):
         nn.init.kaiming_uniform_(self.A, a=5**0.5)  # as a linear map of its own
         self.scale = alpha / rank
         self.merged = False
+        self.shared: tuple[nn.Parameter, ...] = ()  # W while W' has a tensor of its own, as others read W
 
     def forward(self, weight: Tensor) -> Tensor:
         return weight if self.merged else torch.addmm(weight, self.B, self.A, alpha=self.scale)
@@ -45,7 +48,8 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
     Symbols     model = any module; rank = r; alpha = α (None: the rank, so that the product is added as it is); names =
                 which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention
     Errors      ConfigError for a rank below 1, a name that fits no linear map, or a model that is adapted already
-    Edge cases  right after, the model computes what it computed before
+    Edge cases  right after, the model computes what it computed before. A `state_dict` has the weights without the
+                products, merged or not, and after `load_state_dict` nothing is merged
     Reference   Hu et al., 2022
 
     Example
@@ -65,11 +69,16 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
     for name in chosen:
         addition = LowRank(maps[name].weight, rank, float(rank if alpha is None else alpha))
         parametrize.register_parametrization(maps[name], "weight", addition)
+        parts: nn.Module = maps[name].parametrizations["weight"]  # type: ignore[index, assignment]
+        parts.register_state_dict_post_hook(_without_products)
+        parts.register_load_state_dict_pre_hook(_unmerged)
     return chosen
 
 
 def merge(model: nn.Module) -> None:
     """Add each product to its weight, so that running the model costs what it did before; `unmerge` takes it back.
+
+    Edge cases  a weight that others of the model read too, such as an embedding, stays theirs: the map has a copy
 
     Example
         >>> model = nn.Sequential(nn.Linear(2, 2))
@@ -89,7 +98,10 @@ def unmerge(model: nn.Module) -> None:
 
 
 def settle(model: nn.Module) -> None:
-    """Merge for good: the additions are gone, the linear maps plain again, and all weights are trained."""
+    """Merge for good: the additions are gone, the linear maps plain again, and all weights are trained.
+
+    Edge cases  a weight that others of the model read too is no longer theirs: what was added is this map's alone
+    """
     merge(model)
     for module in list(model.modules()):
         if parametrize.is_parametrized(module, "weight"):
@@ -127,10 +139,31 @@ def _additions(model: nn.Module) -> Iterator[tuple[str, LowRank]]:
 
 @torch.no_grad()
 def _move(model: nn.Module, into: bool) -> None:
+    readers = Counter(id(p) for module in model.modules() for p in module._parameters.values())
     for parts in model.modules():
         if not isinstance(parts, parametrize.ParametrizationList):
             continue
         for addition in parts:
-            if isinstance(addition, LowRank) and addition.merged is not into:
-                parts.original.addmm_(addition.B, addition.A, alpha=addition.scale if into else -addition.scale)
-                addition.merged = into
+            if not isinstance(addition, LowRank) or addition.merged is into:
+                continue
+            W: Any = parts.original
+            if into and readers[id(W)] > 1:
+                parts.original, addition.shared = nn.Parameter(addition(W), W.requires_grad), (W,)
+            elif addition.shared:
+                (parts.original,), addition.shared = addition.shared, ()
+            else:
+                W.addmm_(addition.B, addition.A, alpha=addition.scale if into else -addition.scale)
+            addition.merged = into
+
+
+def _unmerged(parts: nn.Module, *_: Any) -> None:
+    unmerge(parts)
+
+
+@torch.no_grad()
+def _without_products(parts: Any, state: dict[str, Any], prefix: str, _: Any) -> None:
+    for addition in parts:
+        if isinstance(addition, LowRank) and addition.merged:
+            W = next(iter(addition.shared), None)
+            bare = torch.addmm(parts.original, addition.B, addition.A, alpha=-addition.scale) if W is None else W
+            state[prefix + "original"] = bare.detach()
