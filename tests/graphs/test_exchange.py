@@ -114,6 +114,13 @@ def test_scipy_values_follow_the_edges(kind: str) -> None:
         assert torch.equal(torch.from_numpy(graph.to_scipy(weight).toarray()), table)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float64])
+def test_weights_in_half_precision_become_a_matrix_that_multiplies(dtype: torch.dtype) -> None:
+    matrix = Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_scipy(torch.tensor([0.5, 2.0]).to(dtype))
+    assert (matrix @ [1.0, 1.0]).tolist() == [0.0, 2.5]
+    assert matrix.toarray().dtype == ("float64" if dtype == torch.float64 else "float32")
+
+
 def test_scipy_keeps_every_stored_entry() -> None:
     matrix = scipy.sparse.coo_array(([0.0, 1.0, 2.0], ([0, 1, 1], [0, 1, 1])), shape=(2, 2))
     assert Graph.from_scipy(matrix).multiplicity().tolist() == [[1, 0], [0, 2]]

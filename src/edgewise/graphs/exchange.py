@@ -186,7 +186,8 @@ class Exchange(Adjacency):
             raise ShapeError(
                 f"weight must be a tensor [{self.num_edges}], one for each edge, not {checks.shown(weight)}"
             )
-        weight = weight.float() if weight.dtype == torch.bfloat16 else weight  # which numpy has not
+        narrow = weight.is_floating_point() and weight.element_size() < 4  # which SciPy does not compute with
+        weight = weight.float() if narrow else weight
         data, senders, offsets = (t.detach().cpu().numpy() for t in (weight, self.senders, self.offsets))
         return scipy.sparse.csr_array((data, senders, offsets), shape=(self.num_receivers, self.num_senders), copy=True)
 
