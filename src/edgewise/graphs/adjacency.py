@@ -169,9 +169,8 @@ class Adjacency:
         return "_compact" in self.__dict__
 
     def _check_listing(self) -> None:
-        what = f"listing {self.num_edges:,} edges"
-        if self.is_mapped:
-            what += " of a store, whose rows `sample_neighbors` and `rows` read where they lie,"
+        more = " of a store, whose rows `sample_neighbors` and `rows` read where they lie," if self.is_mapped else ""
+        what = f"listing {self.num_edges:,} edges{more}"
         check_fits(LISTED * self.num_edges, what)
 
     @derived
@@ -184,6 +183,7 @@ class Adjacency:
         """The sender of each edge [E], ascending inside a receiver's row."""
         self._check_listing()
         if self.is_mapped:
+            checks.stored(self)
             return self._compact[1].to(torch.int64)
         if self._ranges is not None:
             return lowering.senders_of(*self._ranges, self.num_edges)
@@ -395,6 +395,6 @@ class Adjacency:
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    if hasattr(value, "to"):  # a tensor, a graph, or what a partition fetches rows by
+    if hasattr(value, "to"):  # also what a partition fetches rows by
         return value.to(device)
     return tuple(_moved(part, device) for part in value) if isinstance(value, tuple) else value

@@ -7,7 +7,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError, ShapeError
+from edgewise.errors import DataError, GraphError, ShapeError
 from edgewise.graphs.rule import Intervals, ascending
 from edgewise.graphs.tracing import plain
 
@@ -92,6 +92,28 @@ def csr(offsets: Any, senders: Any, num_senders: int) -> tuple[Tensor, Tensor]:
     return offsets, senders
 
 
+def stored(graph: Any) -> None:
+    """The edges of a store lead nowhere but to its nodes, which what reads all of them at once does not check.
+
+    Cost        O(E), on the disk
+    """
+    offsets, senders = graph._compact
+    right = int(offsets[0]) == 0 and int(offsets[-1]) == len(senders) and bool((offsets.diff() >= 0).all())
+    if right and len(senders):
+        least, most = senders.aminmax()
+        right = int(least) >= 0 and int(most) < graph.num_senders
+    if not right:
+        raise damaged(graph)
+
+
+def damaged(graph: Any) -> DataError:
+    """The error of a store whose edges are out of range."""
+    where = vars(graph).get("_store", "this graph")
+    return DataError(
+        f"{where}: a row's offsets or senders are out of range; `edgewise store check` says what is damaged"
+    )
+
+
 def ranges(starts: Any, stops: Any, num_senders: int) -> Intervals:
     """Intervals [I, R] inside 0 .. J; in each row, those that are not empty are ascending and disjoint."""
     starts, stops = index_tensor(starts, "starts", axes=2), index_tensor(stops, "stops", axes=2)
@@ -110,7 +132,7 @@ def ranges(starts: Any, stops: Any, num_senders: int) -> Intervals:
         if bool(wrong.any()):
             i, r = wrong.nonzero()[0].tolist()
             raise GraphError(f"receiver {i}, range {r}: [{int(starts[i, r])}, {int(stops[i, r])}) {why}")
-    return neat_starts, neat_stops
+    return neat_starts.contiguous(), neat_stops.contiguous()
 
 
 def shown(value: Any) -> str:

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from edgewise import Graph, aggregate
 from edgewise.errors import DataError
-from edgewise.graphs import Store
+from edgewise.graphs import Store, build_store
 from graphs.store.stores import NODES, edge_list, in_memory, labelled
 
 
@@ -19,3 +21,19 @@ def test_an_open_store(tmp_path: Path) -> None:
     assert store.name(12) == "12"
     with pytest.raises(DataError, match="there is no node 500 of 500"):
         store.name(NODES)
+
+
+@pytest.mark.parametrize("backend", [None, "segment"])
+@pytest.mark.parametrize("sender", [2_000_000_000, 3_000, -1])
+def test_edges_that_lead_out_of_a_store_are_followed_by_no_verb(
+    tmp_path: Path, sender: int, backend: str | None
+) -> None:
+    """Kernels read memory that was not the features', or ended the process."""
+    i = torch.arange(1000)
+    build_store(tmp_path / "ring", [(i, (i + 1) % 1000, None)])
+    path = tmp_path / "ring" / "senders.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-4 * 10 : -4 * 9] = sender.to_bytes(4, "little", signed=True)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="ring: a row's offsets or senders are out of range"):
+        aggregate(Graph.open(tmp_path / "ring"), torch.ones(1000, 8), backend=backend)

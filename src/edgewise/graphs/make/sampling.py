@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise import native
-from edgewise.errors import DataError, GraphError
+from edgewise.errors import GraphError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
@@ -182,12 +182,12 @@ def _sample_in_c(
         offsets = torch.empty(known + 1, dtype=torch.int64)
         count = sampler.count(hop, offsets.data_ptr())
         if count < 0:
-            raise _damaged(graph) if weight is None or count == WRONG else _wrong_weight(weight, -1 - count)
+            raise checks.damaged(graph) if weight is None or count == WRONG else _wrong_weight(weight, -1 - count)
         senders, edges = torch.empty(count, dtype=torch.int64), torch.empty(count, dtype=torch.int64)
         receivers = known
         known = sampler.draw(hop, seed, number, offsets.data_ptr(), senders.data_ptr(), edges.data_ptr())
         if known < 0:
-            raise _damaged(graph)
+            raise checks.damaged(graph)
         graphs.append(Graph._of(receivers, known, offsets=offsets, senders=senders))
         chosen.append(edges)
     nodes = torch.empty(known, dtype=torch.int64)
@@ -263,13 +263,6 @@ def _check_seeds(graph: Graph, seeds: Tensor) -> None:
     if len(repeated):
         place = int(repeated.min())
         raise GraphError(f"seed {place}: node {int(seeds[place])} is a seed already: seeds must be distinct")
-
-
-def _damaged(graph: Graph) -> DataError:
-    where = vars(graph).get("_store", "this graph")
-    return DataError(
-        f"{where}: a row's offsets or senders are out of range; `edgewise store check` says what is damaged"
-    )
 
 
 def _wrong_weight(weight: Any, edge: int) -> GraphError:

@@ -309,3 +309,55 @@ def test_nan_stays_nan_whatever_its_lower_bits_are(where, bits):
         else:
             spoilt[first:, 1, 3] = True
         assert torch.equal(attend(graph, *tensors.values(), backend="tiled").isnan(), spoilt)
+
+
+@pytest.mark.parametrize("silent", [64, 40])
+@pytest.mark.parametrize("where", ["last", "in the middle", "padding"])
+def test_receivers_without_senders_have_a_gradient_of_0_where_a_head_is_cut_in_pieces(where, silent):
+    """What their panels had in memory was left there."""
+    n = 512
+    if where == "padding":
+        graph = Graph.from_ranges([[0]] * (n + silent), [[n]] * n + [[0]] * silent, n)
+    else:
+        edges = (torch.rand(n, n, generator=torch.Generator().manual_seed(0)) < 0.3).nonzero().t()
+        graph = Graph.from_edge_index(
+            edges + (silent * (edges >= n // 2) if where == "in the middle" else 0), n + silent
+        )
+    q = torch.randn(graph.num_receivers, 1, 64, requires_grad=True)
+    k, v = torch.randn(2, graph.num_senders, 1, 64)
+    y = attend(graph, q, k, v, backend="tiled")
+    left = [torch.full_like(q, 1e6) for _ in range(8)]
+    del left  # whose memory is given out again
+    (dq,) = torch.autograd.grad(y.sum(), q)
+    (expected,) = torch.autograd.grad(attend(graph, q, k, v, backend="segment").sum(), q)
+    assert not dq[graph.in_degrees() == 0].any()
+    torch.testing.assert_close(dq, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_ranges_may_lie_in_any_order():
+    starts, stops = torch.tensor([[0, 1, 0, 2], [3, 4, 5, 6]]), torch.tensor([[2, 3, 1, 4], [5, 6, 7, 8]])
+    q = torch.randn(4, 2, 8)
+    k, v = torch.randn(2, 8, 2, 8)
+    graph = Graph.from_ranges(starts.t(), stops.t(), 8)
+    torch.testing.assert_close(attend(graph, q, k, v, backend="tiled"), attend(graph, q, k, v, backend="segment"))
+
+
+@pytest.mark.parametrize("what", ["a score that overflows", "a bias of NaN", "a gradient of NaN"])
+def test_what_is_not_finite_stays_with_its_neighbours_in_the_gradient(what):
+    graph, bad = window(40, 1), 17
+    q, k, v = torch.randn(3, 40, 2, 8)
+    bias = torch.zeros(graph.num_edges, 2)
+    if what.startswith("a score"):
+        q[bad], k = 1e38, 10 * k
+    elif what.startswith("a bias"):
+        bias[graph.receivers == bad] = torch.nan
+    leaves = [x.requires_grad_() for x in (q, k, v, bias)]
+    y = attend(graph, q, k, v, Dot() + EdgeBias(bias), backend="tiled")
+    dy = torch.ones_like(y)
+    if what.startswith("a gradient"):
+        dy[bad] = torch.nan
+    *of_nodes, of_bias = torch.autograd.grad(y, leaves, dy)
+    far = (torch.arange(40) - bad).abs() > 2
+    assert all(bool(x[far].isfinite().all()) for x in (y, *of_nodes))
+    assert not all(bool(x.isfinite().all()) for x in of_nodes)
+    assert bool(of_bias[graph.receivers != bad].isfinite().all())

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, checks
 from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import compact_edges
 from edgewise.kernels.operator.attention import ADDITIVE, Attention, AttentionGradient, composed
@@ -21,7 +21,12 @@ MOST = 2**31 - 1  # nodes and edges are numbered in 32 bits
 Reverse = tuple[Tensor, Tensor, Tensor, Tensor]  # the same of the transpose; its edges' numbers here; and the inverse
 
 
-structure_of = compact_edges
+@cached
+def structure_of(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Offsets and senders as the kernels read them, which follow them unchecked."""
+    if graph.is_mapped:
+        checks.stored(graph)
+    return compact_edges(graph)
 
 
 @cached

@@ -30,7 +30,6 @@ from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.dropout import check_dropout, drop_pairs, seed_for
 from edgewise.kernels.operator.layout import (
     batched,
-    check_edges,
     check_rows,
     dtype_of,
     empty_like,
@@ -128,7 +127,7 @@ def tiles_of(graph: Graph) -> Tiles | None:
             starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
             return starts.contiguous(), stops.contiguous(), torch.tensor(order, dtype=torch.int64, device=device)
     ranges = graph.ranges()
-    return _spans(graph) if ranges is None else (*ranges, None)
+    return _spans(graph) if ranges is None else (ranges[0].contiguous(), ranges[1].contiguous(), None)
 
 
 def _spans(graph: Graph) -> Tiles | None:
@@ -258,7 +257,8 @@ class TilesAttention(Arguments):
         expect(right, f"starts and stops must ascend within 0, ..., {senders}, the number of senders")
         if self.order is not None:
             check_rows("order", self.order, (max(receivers, senders),), torch.int64)
-            check_edges(min(receivers, senders), torch.tensor([0, len(self.order)]), self.order.to(torch.int32))
+            (least, most), rows = map(int, self.order.aminmax()), min(receivers, senders)
+            expect(least >= 0 and most < rows, f"order must lie in 0, ..., {rows - 1}")
         if self.bias is not None:
             expect(self.words is None, "a bias on edges with bits has no place")
             self._check_bias(self.bias)

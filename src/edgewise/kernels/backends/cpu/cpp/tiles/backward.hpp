@@ -2,6 +2,8 @@
 // their tile, dq_i is gathered in lanes.
 #pragma once
 
+#include <atomic>
+
 #include "tiles/tiles.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -23,6 +25,7 @@ inline void Tiles<S>::prepare(int64_t b, int h, const Panel& panel, const Gradie
     A delta = sum_across<A>(sum);
     for (; d < D; ++d) delta += number(y[d]) * number(dy[d]);
     of.delta[i] = delta;
+    finite = finite && delta - delta == 0;
   }
   std::fill_n(of.dq, C * N * W, A(0));
 }
@@ -132,11 +135,11 @@ inline void Tiles<S>::backward(int64_t b, int h, const Piece& piece, const std::
   }
 }
 
+// Whether the result and its gradient were finite.
 template <class S>
-void attend_tiles_gradient(const Tiling& call) {
+bool gradients_of_panels(const Tiling& call, bool alone) {
   using A = Sum<S>;
-  if (call.batch == 0 || call.heads == 0) return;
-  const Plan plan(call, lanes<A>, PANELS, !*call.finite);
+  const Plan plan(call, lanes<A>, PANELS, alone);
   const BackwardPlan backward(call, plan, Tiles<S>::backward_step(call));
   const std::vector<Share> shares = shared_out(call.heads, int64_t(backward.pieces.size()),
                                                [&](int64_t n) { return backward.pieces[n].work; });
@@ -160,6 +163,7 @@ void attend_tiles_gradient(const Tiling& call) {
     clear(call.senders);
   }
   const int64_t parts = call.dbias ? call.parts : call.batch;
+  std::atomic<bool> finite = true;
   with_tiles<S>(call, plan, parts * count, [&](Tiles<S>& some, int64_t item) {
     const Share& share = shares[item % count];
     const int64_t part = item / count, first = part * call.batch / parts, last = (part + 1) * call.batch / parts;
@@ -173,22 +177,35 @@ void attend_tiles_gradient(const Tiling& call) {
           some.backward(b, h, piece, backward.tiles, own);
         }
     }
+    if (!some.finite) finite = false;
   });
-  if (backward.partials == 0) return;
-  // dq of a panel: the sum over pieces, in their order.
+  if (backward.partials == 0) return finite;
+  // dq of a panel: the sum over pieces, in their order; 0 where none has it, and no piece of its own has written it.
   with_tiles<S>(call, plan, int64_t(plan.panels.size()), [&](Tiles<S>& some, int64_t panel) {
     A* sum = some.start(room + 64);
     for (int64_t item = 0; item < call.batch * heads; ++item) {
-      bool any = false;
+      bool any = false, written = false;
       for (const Piece& piece : backward.pieces) {
-        if (piece.partial < 0 || panel < piece.first_panel || panel >= piece.last_panel) continue;
+        if (panel < piece.first_panel || panel >= piece.last_panel) continue;
+        if ((written = piece.partial < 0)) break;
         const A* part = partials.get() + (item * backward.partials + piece.partial + panel - piece.first_panel) * room;
         for (int64_t n = 0; n < room; ++n) sum[n] = any ? sum[n] + part[n] : part[n];
         any = true;
       }
-      if (any) some.write_dq(item / heads, int(item % heads), plan.panels[panel], sum);
+      if (written) continue;
+      if (!any) std::fill_n(sum, room, A(0));
+      some.write_dq(item / heads, int(item % heads), plan.panels[panel], sum);
     }
   });
+  return finite;
+}
+
+// Where the result or its gradient is not finite, a masked pair's 0 times it would be NaN: each receiver is then alone.
+template <class S>
+void attend_tiles_gradient(const Tiling& call) {
+  if (call.batch == 0 || call.heads == 0) return;
+  const bool alone = !*call.finite;
+  if (!gradients_of_panels<S>(call, alone) && !alone) gradients_of_panels<S>(call, true);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA
