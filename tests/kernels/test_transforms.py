@@ -21,7 +21,7 @@ from edgewise import (
 )
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.tracing import is_transformed
-from edgewise.layers import MLP
+from edgewise.layers import GIN, MLP
 
 # PyTorch's own rules for forward-mode derivatives are still written in it.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
@@ -203,3 +203,22 @@ def test_tensors_on_another_device_than_the_graph_are_refused():
             call()
     with pytest.raises(ShapeError, match=r"x is on cpu and the graph on cuda:1: graph\.to\('cpu'\) moves the graph"):
         same_device("x", torch.ones(1), torch.device("cuda:1"))
+
+
+@pytest.mark.parametrize("kind", ["attend", "aggregate", "weighted", "mean", "max", "MLP", "GIN", "collect"])
+def test_several_gradients_at_once_are_those_of_one_after_the_other(kind):
+    graph = Graph.from_edge_index(torch.randint(12, (2, 40), generator=torch.Generator().manual_seed(0)), 12)
+    weight, mlp = torch.rand(40), MLP([8, 16, 8])
+    call = {
+        "attend": lambda x: attend(graph, *[x.view(12, 2, 4)] * 3).flatten(-2),
+        "aggregate": lambda x: aggregate(graph, x),
+        "weighted": lambda x: aggregate(graph, x, weight),
+        "mean": lambda x: aggregate(graph, x, reduce="mean"),
+        "max": lambda x: aggregate(graph, x, reduce="max"),
+        "MLP": mlp,
+        "GIN": lambda x: GIN(mlp)(graph, x),
+        "collect": lambda x: collect(graph, x[graph.senders]),
+    }[kind]
+    x = torch.randn(12, 8)
+    whole, one_by_one = (torch.autograd.functional.jacobian(call, x, vectorize=batched) for batched in (True, False))
+    torch.testing.assert_close(whole, one_by_one)

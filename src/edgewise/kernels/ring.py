@@ -19,6 +19,7 @@ from edgewise.graphs import Partition
 from edgewise.graphs.partition.heads import by_heads, by_rows
 from edgewise.graphs.partition.ring import Ring
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.operator.gradients import in_own_dtypes
 from edgewise.kernels.operator.layout import flat, unflat, wide
 from edgewise.kernels.scores import Dot
 
@@ -110,6 +111,7 @@ class _Around(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         q, own, y, total = ctx.saved_tensors
         scale, ring = ctx.how

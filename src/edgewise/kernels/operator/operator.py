@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ShapeError
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 
 LIBRARY = torch.library.Library("edgewise", "DEF")
 
@@ -157,6 +157,7 @@ class Operator(Generic[A, R]):
             self._save(ctx, arguments, output)
             return output
 
+        @in_own_dtypes
         def backward(ctx: Any, dy: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
             return None, *self._backward(ctx, ctx.needs_input_grad[1:], dy)
 
@@ -188,7 +189,7 @@ class Operator(Generic[A, R]):
         values += ctx.others
         inputs, results = self.in_order(values), saved[start:]
         leaves = [inputs[n] for n in self.places]
-        if self.composed is not None and creates_graph(dy, *leaves):
+        if self.composed is not None and by_operations(dy, *leaves):
             arguments, composed, names = self.arguments(*inputs), self.composed, self.arguments.differentiable
             return gradients(lambda *x: composed(replace(arguments, **dict(zip(names, x, strict=True)))), leaves, [dy])
         if isinstance(self.gradient, Operator):

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, is_batched
 from edgewise.kernels.operator.layout import (
     check_reverse,
     check_rows,
@@ -28,7 +28,7 @@ from edgewise.kernels.operator.layout import (
     rows_contiguous,
 )  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
-from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient
+from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient, weighted_sum
 
 SUM, MEAN, MAX, MIN = range(4)
 Form = Callable[[Graph], Sequence[Tensor]]  # a graph as kernels read it
@@ -157,17 +157,19 @@ class Products:
         dx = dweight = None
         dy = rows_contiguous(dy)
         if own.reduce in (MAX, MIN):
-            if creates_graph(dy, x, weight):
+            if by_operations(dy, x, weight):
                 return gradients(lambda x, w: extreme(x, w, structure, own.reduce == MAX), [x, weight], [dy])
             (y,) = results
             share = self.extreme_share(ExtremeShare(dy, x, weight, structure, y))
             return self.extreme_gradient(ExtremeGradient(share, x, weight, structure, y, own.reverse, needed))
         if own.reduce == MEAN:
             dy = dy / structure[0].diff().clamp(min=1).to(dy.dtype).reshape(-1, 1, 1)
-        if needed[0]:
+        if needed[0] and is_batched(dy):
+            dx = weighted_sum(dy, weight, own.reverse)
+        elif needed[0]:
             dx = self.product(Product(dy, weight, own.reverse, structure, SUM))
         if weight is not None and needed[1]:
-            if creates_graph(dy, x):
+            if by_operations(dy, x):
                 dweight = weight_gradient(dy, x, structure, weight.shape[2])
             else:
                 dweight = self.product_gradient(ProductGradient(dy, x, structure, weight.shape[2]))

@@ -26,6 +26,16 @@ def attend(
     return y if drop is None else segment.weighted_values(call.graph, drop(p_ij).to(call.v.dtype), call.v)
 
 
+def weighted_sum(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor]) -> Tensor:
+    """Σ_j w_ij x_j by differentiable operations, of a product's own tensors."""
+    offsets, index, edge, *_ = structure
+    m = x.index_select(1, index)
+    if weight is not None:
+        m = m * (weight.index_select(1, edge) if edge.numel() else weight).unsqueeze(-1)
+    rows = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    return x.new_zeros(x.shape[0], offsets.shape[0] - 1, *x.shape[2:]).index_add(1, rows, m)
+
+
 def weight_gradient(dy: Tensor, x: Tensor, structure: Sequence[Tensor], heads: int) -> Tensor:
     """The gradient to the weights [B, E, heads] of a sum, by differentiable operations."""
     offsets, index, edge = structure[:3]

@@ -15,7 +15,7 @@ from edgewise.graphs.checks import shown
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
-from edgewise.kernels.operator.gradients import creates_graph
+from edgewise.kernels.operator.gradients import by_operations, in_own_dtypes
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,12 +208,13 @@ class _Parts(torch.autograd.Function):
         return tuple(functional.linear(x, w, b) for w, b in zip(weight.chunk(count), biases, strict=True))
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, *d: Tensor | None) -> tuple[Tensor | None, ...]:
         (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
         some = next((dy for dy in d if dy is not None), None)
         if some is None:
             return None, None, None, None
-        if creates_graph(*d, x, weight):
+        if by_operations(*d, x, weight):
             whole = torch.cat([torch.zeros_like(some) if dy is None else dy for dy in d], -1)
             rows = whole.flatten(0, -2)
             return whole @ weight, rows.t() @ x.flatten(0, -2), rows.sum(0) if wanted[2] else None, None

@@ -241,3 +241,18 @@ def test_shapes_that_do_not_fit_are_left_to_pytorch_which_refuses_them(wrong):
     leaves[wrong] = torch.zeros(*leaves[wrong].shape[:-1], leaves[wrong].shape[-1] + 1)
     with pytest.raises(RuntimeError):
         run_normalised(leaves, None, tuple(torch.zeros(2, 7)))
+
+
+@pytest.mark.parametrize("graph", [None, sparse()], ids=["rows", "graph"])
+@pytest.mark.parametrize("normed", [False, True])
+def test_a_backward_pass_within_autocast_keeps_to_its_dtypes(normed, graph):
+    """Products in bfloat16 were taken for float32 ones, and written beyond."""
+    leaves = with_norm((5, 7, 3), torch.float32, 37) if normed else drawn((5, 7, 3), torch.float32)
+    found = []
+    for enabled in (False, True):
+        seen = torch.zeros(7), torch.ones(7)
+        y = run_normalised(leaves, graph, seen) if normed else run(leaves, functional.relu, graph)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            found.append(torch.autograd.grad(y.square().sum(), leaves, allow_unused=True))
+    for one, other in zip(*found, strict=True):
+        assert one is other or torch.equal(one, other)

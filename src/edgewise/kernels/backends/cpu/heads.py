@@ -17,7 +17,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, product_structure_of
 from edgewise.kernels.backends.cpu.features import wide_dtype
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.layout import check_rows, expect
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator
 from edgewise.native import library, threads
@@ -126,9 +126,10 @@ class _Combined(torch.autograd.Function):
         return y
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        if creates_graph(dy, x, weight):
+        if by_operations(dy, x, weight):
             return *gradients(partial(_composed, ctx.graph), [x, weight], [dy]), None
         x, weight, dy = _side_by_side(x), weight.contiguous(), dy.contiguous()
         wanted = zip((x, weight), ctx.needs_input_grad[:2], strict=True)

@@ -21,7 +21,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.backends.cpu.edges import product_reverse_of, product_structure_of
 from edgewise.kernels.messages import Map
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import library, threads
 
@@ -151,10 +151,11 @@ class _Perceptron(torch.autograd.Function):
         return y
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         *leaves, z, read, linear = ctx.saved_tensors[:11]
         x, W_1, b_1, W_2, _, epsilon, scale, _ = leaves
-        if creates_graph(dy, *leaves):
+        if by_operations(dy, *leaves):
             return *gradients(partial(_composed, ctx.norm, ctx.kind, ctx.edges), leaves, [dy]), None, None, None
         of_x, of_W_1, of_b_1, of_W_2, of_b_2, of_epsilon, *_ = ctx.needs_input_grad
         dy = _rows(dy)
@@ -213,10 +214,11 @@ class _Normalised(torch.autograd.Function):
         return y
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         *leaves, room = ctx.saved_tensors
         x, W_1, b_1, W_2, b_2, epsilon, scale, shift = leaves
-        if creates_graph(dy, *leaves):
+        if by_operations(dy, *leaves):
             return *gradients(partial(_composed, ctx.norm, RELU, ctx.edges), leaves, [dy]), None, None
         wanted, edges, dy, x = ctx.needs_input_grad, ctx.edges, _rows(dy), _rows(x)
         weights = (W_1, b_1, W_2, b_2)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import library, threads
 
@@ -36,9 +36,10 @@ class _Pool(torch.autograd.Function):
         return y
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, sizes, offsets, y = ctx.saved_tensors
-        if creates_graph(dy, x):
+        if by_operations(dy, x):
             x = dy.new_zeros(ctx.shape).requires_grad_() if x is None else x  # sums are linear: any x will do
             return *gradients(partial(_composed, sizes, ctx.kind), [x], [dy]), None, None
         dx, dy = dy.new_empty(ctx.shape), dy.contiguous()

@@ -27,7 +27,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients
 from edgewise.kernels.operator.layout import heads_first, unflat
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
 
@@ -141,7 +141,7 @@ class Differentiable(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """FlexAttention's own gradients, unless they are to be differentiated in turn."""
         (dy,), inputs = grads, ctx.saved_tensors
-        if creates_graph(dy, *inputs):
+        if by_operations(dy, *inputs):
             return None, *gradients(lambda *inputs: segment.run(_with(ctx.call, inputs)), inputs, [dy])
         leaves = [x for x in ctx.leaves if x.requires_grad]
         # As whoever asks: what was compiled for graphs that are used once refuses to keep one.

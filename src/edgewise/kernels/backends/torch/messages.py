@@ -17,7 +17,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Message, Network, TensorProduct, edges_as_senders
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 
 BLOCK = 8192  # edges at a time: enough that starting an operation costs little
 # Bytes of all layers together beyond which blocks, which compute twice, are as fast: measured with 20,000 to 640,000
@@ -207,9 +207,10 @@ class _Blocks(torch.autograd.Function):
         return _by_blocks(graph, message, ways, own)
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, *dy: Tensor | None) -> tuple[Tensor | None, ...]:
         (graph, message, ways, own), tensors, wanted = ctx.call, ctx.saved_tensors, ctx.needs_input_grad[4:]
-        if creates_graph(*dy, *tensors):
+        if by_operations(*dy, *tensors):
             differentiable = gradients(
                 lambda *fresh: at_once(graph, message.with_tensors(fresh), ways, own), tensors, dy
             )

@@ -17,6 +17,7 @@ from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe, listing
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
+from edgewise.kernels.operator.gradients import in_own_dtypes
 from edgewise.kernels.scores import Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
@@ -184,6 +185,7 @@ class WeightedSum(torch.autograd.Function):
         return torch.sparse_csr_tensor(graph.offsets, graph.senders, weight.to(x.dtype), shape) @ x
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, *grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         """Gradients to the weights and to x, themselves differentiable."""
         (y_grad,) = grad

@@ -16,7 +16,7 @@ from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, s
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call
 from edgewise.kernels.messages import TensorProduct
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import library, threads
 
@@ -128,10 +128,11 @@ class _Coupled(torch.autograd.Function):
         return _sums(graph, plan, leaves)
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         graph, paths, coefficients, plan, own = ctx.call
         leaves, wanted = ctx.saved_tensors, ctx.needs_input_grad[4:]
-        if creates_graph(dy, *leaves):
+        if by_operations(dy, *leaves):
 
             def composed(h: Tensor, weight: Tensor, harmonics: Tensor) -> Tensor:
                 core = TensorProduct(weight, h, harmonics, paths, coefficients)

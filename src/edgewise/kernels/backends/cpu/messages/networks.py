@@ -18,7 +18,7 @@ from edgewise.kernels.backends.cpu.messages.gates import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
-from edgewise.kernels.operator.gradients import creates_graph, gradients
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
 from edgewise.native import library, threads
@@ -215,9 +215,10 @@ class _Share(torch.autograd.Function):
         return torch.add(total[0], epsilon).reciprocal_().mul_(total[1])
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
         (total,) = ctx.saved_tensors
-        if creates_graph(dy, total):
+        if by_operations(dy, total):
             of_y = dy / (total[0] + ctx.epsilon)
             return torch.stack([-of_y * total[1] / (total[0] + ctx.epsilon), of_y]), None
         both = torch.empty_like(total)
@@ -301,11 +302,12 @@ class _Differentiable(torch.autograd.Function):
         return _results(graph, message, summed, tensors)
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, *d: Tensor | None) -> tuple[Tensor | None, ...]:
         (graph, message, summed, own), tensors, wanted = ctx.call, ctx.saved_tensors, ctx.needs_input_grad[4:]
         if all(t is None for t in d):
             return (None,) * len(ctx.needs_input_grad)
-        if not creates_graph(*d, *tensors):
+        if not by_operations(*d, *tensors):
             return None, None, None, None, *_gradients(graph, message, summed, tensors, wanted, d)
 
         def composed(*fresh: Tensor | None) -> Results:
@@ -340,9 +342,10 @@ class _BothWays(torch.autograd.Function):
         return y.reshape(x.shape)
 
     @staticmethod
+    @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         graph, (x, weight), wanted = ctx.graph, ctx.saved_tensors, ctx.needs_input_grad
-        if creates_graph(dy, x, weight):  # the product is linear in each, and so is its gradient
+        if by_operations(dy, x, weight):  # the product is linear in each, and so is its gradient
             dx = both_ways(graph, dy, weight) if wanted[1] else None
             i, j = graph.receivers, graph.senders
             dw = dy.index_select(0, i) * x.index_select(0, j) + dy.index_select(0, j) * x.index_select(0, i)
