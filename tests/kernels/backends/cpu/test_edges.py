@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from edgewise import Graph, aggregate, attend, record, use_backend
+from edgewise import GatedAdditive, Graph, aggregate, attend, record, use_backend
 from edgewise.kernels.backends.cpu import edges
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import ADDITIVE, DOT, GATED, NONE
@@ -273,3 +273,13 @@ def test_dropout_keeps_the_mean():
     spread = (probability / (1 - probability) / 50) ** 0.5  # of a mean of 50 weights, each 0 or 4/3
     assert abs(y.mean() - 1) < 4 * spread / (2 * n) ** 0.5
     assert abs(y.std() / spread - 1) < 0.05
+
+
+@pytest.mark.parametrize("end", ["q", "k"])
+def test_an_isolated_node_that_is_not_finite_leaves_the_weights_gradient_alone(end):
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 5)
+    q, k, v = torch.randn(3, 5, 2, 4)
+    {"q": q, "k": k}[end][3] = torch.inf
+    a = torch.randn(2, 4, requires_grad=True)
+    y = attend(graph, q.requires_grad_(), k.requires_grad_(), v, GatedAdditive(a), backend="native")
+    assert all(bool(x.isfinite().all()) for x in torch.autograd.grad(y.sum(), [a, q, k]))

@@ -83,7 +83,7 @@ EDGEWISE_INLINE void Attending<S, G>::through_gates(int h, const A* x, const Row
   if (begins) std::memset(total, 0, (W + G * C) * sizeof(A));
   add_units(weight, n, total);
   by_channel.add_positive(x, weight, others, n, C, positive);
-  if (!ends) return;
+  if (!ends || (begins && n == 0)) return;  // 0 times the numbers of a row without edges may be NaN
   const A* a = (const A*)call.a + h * C;
   for (int g = 0; g < G; ++g)
     for (int c = g * C; c < (g + 1) * C; ++c) {

@@ -53,6 +53,7 @@ struct Scoring : Tiles<A, Call> {
   // From Σ γ, which lies where this end's gradient belongs: that gradient, and what Σ γ adds to the one to r.
   void finish(const Matrix& ends, A* dend, int64_t from, int64_t to, double* dr) const {
     for (int64_t n = from; n < to; ++n) {
+      if (graph.offsets[n] == graph.offsets[n + 1]) continue;  // 0 times its numbers may be NaN
       const A* x = this->row(ends, n);
       A* mine = dend + n * D;
       for (int c = 0; c < D; ++c) dr[c] += double(x[c]) * mine[c], mine[c] *= r[c];
