@@ -182,7 +182,7 @@ static bool ascending(const EdgeList& list) {
 
 bool by_receiver(const EdgeList& list) {
   constexpr int64_t most = int64_t(1) << 31;
-  if (list.count >= most || list.rows >= most || list.columns >= most) return false;
+  if (list.count >= most || list.rows >= most || list.columns >= most || list.rows < 0 || list.columns < 0) return false;
   expect_writes(list.index, list.count * sizeof(int32_t));
   if (list.order) expect_writes(list.order, list.count * sizeof(int32_t));
   if (ascending(list)) return true;

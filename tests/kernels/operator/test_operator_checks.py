@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from edgewise import Graph
 from edgewise.errors import ShapeError
+from edgewise.kernels.backends.cpu import edges
 from fuzz.operators import call_operator, examples
 
 
@@ -134,3 +136,19 @@ def test_numbers_of_edges_are_as_many_as_edges():
         assert torch.ops.edgewise.product(x, weight, [offsets, index, number], [], 0).shape == (1, 2, 1, 3)
     with pytest.raises(ShapeError, match="edge has 1 numbers for 3 edges"):
         torch.ops.edgewise.product(x, weight, [offsets, index, index[:1].clone()], [], 0)
+
+
+def test_scores_have_both_ends_of_all_edges_and_an_order_is_of_64_bits():
+    """An end for each receiver was written where there was room for one; an order was checked in 32 bits."""
+    n, ops = 64, torch.ops.edgewise
+    graph = Graph.from_edge_index([list(range(n))] * 2, n)
+    structure, reverse = list(edges.structure_of(graph)), list(edges.reverse_of(graph))
+    a, b, r = torch.randn(1, 1, 1, 8), torch.randn(1, n, 1, 8), torch.randn(1, 8)
+    with pytest.raises(ShapeError, match="both ends of all edges"):
+        ops.edge_scores(a, b, None, None, structure, reverse, r, 0.2)
+    starts, stops = torch.zeros(n, 1).long(), torch.full((n, 1), n)
+    order = torch.arange(n)
+    order[5] += 2**32
+    q, seed = torch.randn(1, n, 1, 8), torch.zeros(1).long()
+    with pytest.raises(ShapeError, match=r"order must lie in 0, \.\.\., 63"):
+        ops.attend_tiles(q, q, q, None, starts, stops, order, None, None, None, 1.0, 0.0, seed)

@@ -113,6 +113,13 @@ def test_sums_are_those_of_the_verb(reduce: str, weighted: bool) -> None:
     torch.testing.assert_close(y[0, :, 0], expected, rtol=0, atol=1e-5)
 
 
+def test_there_is_no_negative_number_of_nodes() -> None:
+    senders, receivers = torch.tensor([[0, 5, 2], [2, 0, 1]])
+    for counts in ((3, -1), (-1, 6)):
+        with pytest.raises(ShapeError, match="there cannot be -1 nodes"):
+            native.edges_by_receiver(senders, receivers, *counts, True)
+
+
 def test_no_nodes_have_no_results() -> None:
     offsets, index, _ = native.edges_by_receiver(*(torch.zeros(0, dtype=torch.int64),) * 2, 0, 0, True)
     assert native.sum_by_receiver(torch.ones(1, 0, 1, 3), None, offsets, index, None, 0).shape == (1, 0, 1, 3)

@@ -13,7 +13,7 @@ from torch import Tensor
 from edgewise import native
 from edgewise.errors import ShapeError
 from edgewise.kernels.backends.cpu import edges
-from edgewise.kernels.operator.layout import check_rows, remember_edges
+from edgewise.kernels.operator.layout import check_rows, expect, remember_edges
 from edgewise.kernels.operator.operator import LIBRARY
 from edgewise.kernels.operator.products import Product
 
@@ -30,6 +30,7 @@ def edges_by_receiver(
     """
     check_rows("senders", senders, (None,), torch.int64, strided=True)
     check_rows("receivers", receivers, tuple(senders.shape), torch.int64, strided=True)
+    expect(min(num_receivers, num_senders) >= 0, f"there cannot be {min(num_receivers, num_senders)} nodes")
     senders, receivers = senders.contiguous(), receivers.contiguous()
     with torch.inference_mode(False):  # tensors that count writes, so that they are known to be right
         offsets = receivers.new_empty(num_receivers + 1)

@@ -244,7 +244,8 @@ class Scores(Terms):
 
     def check(self) -> None:
         Terms.check(self)
-        expect(self.a is not None, "scores need both ends")
+        whole = self.a is not None and self.a.shape[1] == len(self.structure[0]) - 1
+        expect(whole, "scores need both ends of all edges")
         check_rows("readout", self.readout, tuple(self.b.shape[2:]), self.b.dtype, strided=True)
 
 
