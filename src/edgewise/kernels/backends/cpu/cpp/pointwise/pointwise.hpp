@@ -14,18 +14,18 @@ namespace edgewise::EDGEWISE_ISA {
 
 constexpr int64_t PIECE = 1 << 14;  // numbers that one thread takes at a time
 
-// 1 / x for x of usual size; with 64 bytes a division takes three times as long, with fewer an estimate is too rough.
-EDGEWISE_INLINE Vector<float> inverse(Vector<float> x) {
+// y / x for x of usual size; with 64 bytes a division takes three times as long, with fewer an estimate is too rough.
+EDGEWISE_INLINE Vector<float> over(Vector<float> y, Vector<float> x) {
 #if EDGEWISE_VECTOR_BYTES == 64
   const Vector<float> near = (Vector<float>)_mm512_maskz_rcp14_ps(__mmask16(-1), (__m512)x);
-  return near * (2.0f - x * near);
+  return y * (near * (2.0f - x * near));
 #else
-  return 1.0f / x;
+  return y / x;
 #endif
 }
 
-// P(N(0, 1) < z), to 1e-7: erf(t) at t = z / √2 as a ratio of polynomials, within ±4; 0 below -6, 1 above 6.
-EDGEWISE_INLINE Vector<float> below(Vector<float> z) {
+// P(N(0, 1) < z) - 1/2, to 1e-7: half of erf(t) at t = z / √2 as a ratio of polynomials, within ±4; ±1/2 beyond ±5.5.
+EDGEWISE_INLINE Vector<float> half(Vector<float> z) {
   Vector<float> t = z * 0.70710678118654752f;
   t = t > -4.0f ? t : all(-4.0f);
   t = t < 4.0f ? t : all(4.0f);
@@ -37,10 +37,11 @@ EDGEWISE_INLINE Vector<float> below(Vector<float> z) {
   Vector<float> lower = square * -1.45660718464996e-5f - 2.13374055278905e-4f;
 #pragma GCC unroll 8
   for (float c : {-1.68282697438203e-3f, -7.37332916720468e-3f, -1.42647390514189e-2f}) lower = lower * square + c;
-  const Vector<float> inside = t * 0.5f * upper * inverse(lower) + 0.5f;
-  return z < -6.0f ? Vector<float>{} : z > 6.0f ? all(1.0f) : inside;
+  const Vector<float> near = over(t * 0.5f * upper, lower);
+  return z < -5.5f ? all(-0.5f) : z > 5.5f ? all(0.5f) : near;
 }
 
+// P(N(0, 1) < z).
 EDGEWISE_INLINE Vector<double> below(Vector<double> z) {
   for (int n = 0; n < lanes<double>; ++n) z[n] = 0.5 * std::erfc(z[n] * -0.70710678118654752440);
   return z;
@@ -60,8 +61,13 @@ EDGEWISE_INLINE void rectify(Vector<A> z, Vector<A>& h, Vector<A>& slope) {
     h = z < 0 ? Vector<A>{} : z;
     slope = z > 0 ? all(A(1)) : Vector<A>{};
   } else {
-    const Vector<A> inside = below(z);
-    h = z * inside;
+    Vector<A> inside;
+    if constexpr (std::is_same_v<A, float>) {
+      const Vector<A> more = half(z);
+      inside = more + 0.5f, h = z * more + z * 0.5f;  // exacter than z times a sum that is rounded
+    } else {
+      inside = below(z), h = z * inside;
+    }
     if constexpr (Slope) slope = inside + z * bell<A>(z) * A(0.39894228040143267794);
   }
 }
