@@ -9,8 +9,8 @@ import torch
 from edgewise import native, training
 from edgewise.apps import options, recipes
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Neighborhood, Store, build_store
-from edgewise.models import GNN, GNNSettings
+from edgewise.graphs import Graph, Neighborhood, Store, build_store
+from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import SampledNodes, node_store, planted
 from edgewise.tasks.nodes.classification import Nodes
 from edgewise.training import evaluate
@@ -65,7 +65,7 @@ def test_weights_trained_from_disk_have_the_bits_of_those_from_memory(store: Pat
         assert all(found[name].equal(value) for name, value in expected.items())
 
 
-@pytest.mark.parametrize("layer", ["sage-mean", "sage-pool", "gin"])
+@pytest.mark.parametrize("layer", ["sage-mean", "sage-pool", "gin", "gcn", "fast-gcn", "acm"])
 @pytest.mark.parametrize("connection", ["none", "residual", "concatenate"])
 def test_an_evaluation_in_chunks_is_exact(store: Path, layer: str, connection: str) -> None:
     task = node_store(str(store), (4, 3, 2))
@@ -77,6 +77,24 @@ def test_an_evaluation_in_chunks_is_exact(store: Path, layer: str, connection: s
     among = Neighborhood(task.nodes.graph, nodes, chunk=50)
     torch.testing.assert_close(model(among, task.nodes.x), expected[nodes], rtol=1e-5, atol=1e-5)
     assert evaluate(model, task, "test", 70) == pytest.approx(evaluate(model, whole, "test", 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["monet", "sage-lstm"])
+def test_layers_that_read_what_a_chunk_lacks_are_refused(store: Path, layer: str) -> None:
+    task = node_store(str(store))
+    among = Neighborhood(task.nodes.graph, torch.tensor([7]))
+    with pytest.raises(ConfigError, match="choose sage-mean, sage-pool, gcn"):
+        GNN(GNNSettings(layer, 8, 2), task.signature)(among, task.nodes.x)
+
+
+def test_a_convolution_reads_degrees_without_the_edges_that_are_missing() -> None:
+    looped = Graph.from_edge_index([[0, 1, 2, 2, 3, 4, 4], [1, 1, 1, 3, 4, 0, 2]], num_nodes=5)
+    x, nodes, missing = torch.randn(5, 3), torch.tensor([4, 1]), torch.tensor([0, 5])
+    model = GNN(GNNSettings("gcn", 4, 2), Features(3, 2)).eval()
+    kept = torch.ones(looped.num_edges, dtype=torch.bool).index_fill(0, missing, False)
+    rest = Graph.from_edge_index(looped.edge_index()[:, kept], num_nodes=5)
+    found = model(Neighborhood(looped, nodes, chunk=1, missing=missing), x)
+    torch.testing.assert_close(found, model(rest, x)[nodes])
 
 
 def test_features_wait_in_the_type_of_the_store(tmp_path: Path) -> None:

@@ -102,6 +102,16 @@ class Neighborhood:
             sample = sample_neighbors(self.graph, receivers[first : first + self.chunk], [-1], ANY)
             yield first, sample if self.missing is None else sample.without(self.missing)
 
+    def degrees(self, nodes: Tensor) -> Tensor:
+        """How many senders each of some nodes has, itself among them."""
+        counts = [torch.empty(0, dtype=torch.int64)]
+        for _, sample in self.hops(nodes):
+            (hop,) = sample.graphs
+            lacks_loop = torch.ones(hop.num_receivers, dtype=torch.int64)
+            lacks_loop[hop.receivers[hop.receivers == hop.senders]] = 0
+            counts.append(hop.in_degrees() + lacks_loop)
+        return torch.cat(counts)
+
 
 def sample_neighbors(
     graph: Graph,

@@ -13,12 +13,15 @@ from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, ch
 from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, with_loops
 
 
-def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tuple[Graph, Tensor]:
+def renormalised(
+    graph: Graph, dtype: torch.dtype, paired: bool = False, degrees: Tensor | None = None
+) -> tuple[Graph, Tensor]:
     """The adjacency with self-loops à = A + I as a graph, and its normalised entries on the edges, [E].
 
     Equation    Â = D̃^-½ à D̃^-½,  d̃_ii = Σ_j ã_ij    (5.2); where receivers are not the senders D^-½ à S^-½ for
                 s̃_jj = Σ_i ã_ij, the receivers that sender j has
-    Symbols     paired = whether receivers and senders are two kinds of nodes, without self-loops
+    Symbols     paired = whether receivers and senders are two kinds of nodes, without self-loops; degrees [J] = d̃ of
+                the senders in the graph of which this one is a hop
     Edge cases  a self-loop that is already there is not doubled; parallel edges count as often as they occur
     Cost        O(E), once per graph and dtype
 
@@ -28,13 +31,16 @@ def renormalised(graph: Graph, dtype: torch.dtype, paired: bool = False) -> tupl
         [0.5, 0.5, 0.5, 0.5]
     """
     loops = graph if paired else with_loops(graph, torch.empty(graph.num_senders, 0), None)[0]
-    return loops, _entries(loops, dtype)
+    return loops, _entries(loops, dtype) if degrees is None else _normalised(loops, degrees, dtype)
 
 
 @cached
 def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
-    d = loops.in_degrees().unsqueeze(-1)
-    d_i, d_j = ends(loops, d, d if loops.is_square else loops.out_degrees().unsqueeze(-1))
+    return _normalised(loops, loops.in_degrees() if loops.is_square else loops.out_degrees(), dtype)
+
+
+def _normalised(loops: Graph, of_senders: Tensor, dtype: torch.dtype) -> Tensor:
+    d_i, d_j = ends(loops, loops.in_degrees().unsqueeze(-1), of_senders.unsqueeze(-1))
     return (d_i * d_j).squeeze(-1).double().rsqrt().to(dtype)
 
 
@@ -67,12 +73,14 @@ class GCN(nn.Module):
     """Graph convolution: a linear map of the degree-weighted mean of the neighbours and of the node itself.
 
     Equation    X' = Â X W + b,  Â = D̃^-½ (A + I) D̃^-½    (5.2), (5.4)
-    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`, cached on the graph
+    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`, cached on the graph; weight [E] = entries in place of
+                Â's, on the edges of the graph as it is
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
                 [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
     Errors      ShapeError where the receivers of a single x are not among its senders
     Edge cases  an isolated node is its own only neighbour: X W + b; existing self-loops are not doubled. A pair has no
-                self-loops; there, and in a sampled graph, a sender's degree is the number of its receivers
+                self-loops; there, and in a sampled graph, a sender's degree is the number of its receivers, so that a
+                sample of all neighbours does not give what the whole graph gives (a `Neighborhood` does)
     Cost        time O(N inputs outputs + E min(inputs, outputs)): Â(XW) or (ÂX)W, whichever carries less over the edges
     Differs     σ of (5.4) is left to the model; b is Kipf & Welling's code, absent from (5.4). On a directed graph both
                 factors are degrees of i's and j's own rows (as in PyTorch Geometric)
@@ -94,15 +102,16 @@ class GCN(nn.Module):
         self.narrows = outputs <= inputs
         nn.init.xavier_uniform_(self.linear.weight)  # Glorot & Bengio, 2010, as in the paper
 
-    def forward(self, graph: Graph, x: Sides) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
         check_sides(graph, x)
         paired = isinstance(x, tuple)
         x = x[1] if isinstance(x, tuple) else x
-        graph, entries = renormalised(graph, x.dtype, paired)
+        if weight is None:
+            graph, weight = renormalised(graph, x.dtype, paired)
         if self.narrows or isinstance(x, SparseFeatures):
-            y = aggregate(graph, self.linear(x), entries)
+            y = aggregate(graph, self.linear(x), weight)
         else:
-            y = self.linear(aggregate(graph, x, entries))
+            y = self.linear(aggregate(graph, x, weight))
         return y if self.bias is None else y + self.bias
 
     @staticmethod
@@ -118,7 +127,7 @@ class FastGCN(GCN):
     Shapes      x [*, J, inputs], weight [E] -> [*, I, outputs]; x may be SparseFeatures
     Errors      without weights: those of GCN
     Edge cases  a receiver none of whose senders were drawn gives b; without weights the layer is GCN itself
-    Cost        time O(J inputs outputs + E outputs) of the sampled graph
+    Cost        time O(J inputs outputs + E min(inputs, outputs)) of the sampled graph
     Differs     none; the mean over many draws is GCN's output
     Reference   Chen, Ma & Xiao, 2018; Baggag & Saad, §5.3
 
@@ -129,13 +138,6 @@ class FastGCN(GCN):
         >>> layer(hop, torch.tensor([[2.0], [4.0]]), torch.tensor([0.5, 0.25])).tolist()  # 0.5·2 + 0.25·4
         [[2.0]]
     """
-
-    def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
-        if weight is None:
-            return super().forward(graph, x)
-        check_sides(graph, x)
-        y = aggregate(graph, self.linear(x[1] if isinstance(x, tuple) else x), weight)
-        return y if self.bias is None else y + self.bias
 
     @staticmethod
     def example() -> Example:

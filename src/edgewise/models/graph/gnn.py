@@ -108,7 +108,8 @@ class GNN(nn.Module):
     Equation    X^(l+1) = σ(norm(layer_l(graph, dropout(X^(l)))))    (5.1), (5.4)
                 on nodes: output = layer_L(graph, dropout(X^(L)));  on graphs: output = MLP(readout(X^(L+1)))    (5.6)
                 on a Sample, layer_l reads its own hop of sampled neighbours (Hamilton et al., 2017, Alg. 2)
-                on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks
+                on a Neighborhood, outputs are exact: layer_l for all nodes that layer_l+1 reads, in chunks; GCN reads
+                its nodes' degrees in the whole graph
                 with edge features, layer_l(graph, X, e): every layer reads the same e, or with the stream of
                 "gated-gcn" X^(l+1), e^(l+1) = layer_l(graph, X^(l), e^(l))
                 with "gcnii", layer_l(graph, X^(l), X^(2)) from l = 2 on; layer_1 and the output are GCN
@@ -227,13 +228,26 @@ class GNN(nn.Module):
             raise ConfigError(
                 "the layer 'gcnii' reads the first layer's result in every layer: this graph is too large"
             )
+        if any(isinstance(layer, layers.MoNet | layers.SAGELSTM) for layer in (*self.hidden, self.output)):
+            raise ConfigError(
+                "the layers 'monet' and 'sage-lstm' read degrees or the order of all nodes: this graph is too large; "
+                "choose sage-mean, sage-pool, gcn, gin or gat"
+            )
         needed = among.needed(len(self.hidden) + 1)
+        convolves = any(isinstance(layer, layers.GCN) for layer in (*self.hidden, self.output))
+        inputs = among.needed(len(needed) + 1)[0] if convolves else needed[0]
+        degrees = among.degrees(inputs) if convolves else None
         for index, rows in enumerate(needed):
             made: Tensor | None = None
             for first, hop in among.hops(rows):
                 read = x[hop.nodes if index == 0 else torch.searchsorted(needed[index - 1], hop.nodes)]
                 read = self.embed(read.to(among.device)) if self.embed and index == 0 else read.to(among.device)
-                y, _ = self._layer(index, hop.graphs[0].to(among.device), read)
+                graph, of_edges = hop.graphs[0].to(among.device), tuple[Tensor, ...]()
+                if degrees is not None:
+                    of_senders = degrees[torch.searchsorted(inputs, hop.nodes)].to(among.device)
+                    graph, weight = layers.renormalised(graph, read.dtype, degrees=of_senders)
+                    of_edges = (weight,)
+                y, _ = self._layer(index, graph, read, of_edges)
                 made = scratch((len(rows), y.shape[-1]), y.dtype) if made is None else made
                 made[first : first + len(y)] = y
             x = cast(Tensor, made)
