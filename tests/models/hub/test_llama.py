@@ -24,6 +24,34 @@ def test_rotary_positions_are_divided_and_windows_and_lengths_without_limit_know
     assert torch.equal(hugging_face_graph(tmp_path / "mistral")(9).senders, window(9, radius=3, sides="past").senders)
 
 
+@pytest.mark.parametrize("written", [True, False])  # whether the file has layer_types, as since transformers 4.53
+@pytest.mark.parametrize(
+    ("options", "reach"),
+    [
+        ({"sliding_window": 4}, None),
+        ({"sliding_window": 4, "use_sliding_window": True}, None),  # beginning at layer 28 of 2
+        ({"sliding_window": 4, "use_sliding_window": True, "max_window_layers": 0}, 4),
+    ],
+)
+def test_qwen_2_has_a_window_where_transformers_has_one(options, reach, written, tmp_path):
+    peer = decoder("Qwen2", **options)
+    peer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | options
+    if not written:
+        del config["layer_types"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    graph, tokens = hugging_face_graph(tmp_path)(9), torch.randint(50, (1, 9))
+    assert graph == (causal(9) if reach is None else window(9, radius=reach - 1, sides="past"))
+    assert (from_hugging_face(tmp_path)(graph, tokens) - peer(tokens).logits).abs().max() < 1e-4
+
+
+def test_a_window_in_some_layers_is_refused(tmp_path):
+    decoder("Qwen2", sliding_window=4, use_sliding_window=True, max_window_layers=1).save_pretrained(tmp_path)
+    for read in (from_hugging_face, hugging_face_graph):
+        with pytest.raises(ConfigError, match="a window of 4 tokens in 1 of 2 layers"):
+            read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -24,6 +24,7 @@ TABLES: dict[str, dict[Any, str]] = {
     "activation": {"silu": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu"},
     "norm": {1e-6: "rms", 1e-5: "coarse-rms"},
 }
+SLIDING = "sliding_attention"
 LENGTH = 2048  # written where a model has no largest length
 
 
@@ -36,6 +37,7 @@ def _model(config: layout.Config, biased: bool = False) -> Transformer:
     options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
     if biased:
         options["inputs_bias"] = True
+    _graph(config)  # or its error
     made = TransformerSettings(
         width,
         settings["depth"],
@@ -74,10 +76,18 @@ def _longer(config: layout.Config, length: int) -> dict[str, Any]:
 
 
 def _graph(config: layout.Config) -> Callable[[int], Graph]:
-    """Causal, or the last tokens of a window."""
-    reach = config.get("sliding_window") if config.get("use_sliding_window", True) else None
-    if len(set(config.get("layer_types") or ("",))) > 1:
-        raise ConfigError("layer_types of two kinds have no counterpart here: all layers share one graph")
+    """Causal, or the last tokens of a window, which Qwen 2 may have in its last layers alone."""
+    reach, kinds = config.get("sliding_window"), config.get("layer_types")
+    if config.get("model_type") == "qwen2":
+        reach = config.get("sliding_window", 4096) if config.get("use_sliding_window", False) else None
+        full = config.get("max_window_layers", 28)
+        kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
+        reach = reach if SLIDING in kinds else None
+    if reach is not None and kinds and len(set(kinds)) > 1:
+        what = f"a window of {reach} tokens in {kinds.count(SLIDING)} of {len(kinds)} layers"
+        raise ConfigError(
+            f"{what} (layer_types, max_window_layers) has no counterpart here: all layers share one graph"
+        )
     return causal if reach is None else partial(window, radius=reach - 1, sides="past")
 
 
