@@ -108,3 +108,17 @@ def test_it_learns_what_the_exact_network_learns():
 def test_impossible_budgets_are_refused(keep):
     with pytest.raises(ConfigError, match="keep"):
         RandomizedLinear(3, 2, keep=keep)
+
+
+def test_gradients_under_autocast_are_nearly_those_without():
+    layer, x = RandomizedLinear(12, 3, keep=0.5), torch.randn(5, 12, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    torch.manual_seed(0)
+    expected = torch.autograd.grad(layer(x).square().sum(), inputs)
+    torch.manual_seed(0)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    for found, exact in zip(torch.autograd.grad(y.square().sum(), inputs), expected, strict=True):
+        assert found.dtype == torch.float32
+        assert (found - exact).norm() < 0.03 * exact.norm()

@@ -63,6 +63,15 @@ def test_every_weight_learns_and_evaluation_agrees(layer):
         assert torch.allclose(forecast(GRAPH, x), y)
 
 
+@pytest.mark.parametrize("layer", FORECASTS)
+def test_every_forecast_trains_under_autocast(layer):
+    forecast, x = model(layer, torch.float32), torch.randn(2, 5, 7)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = forecast(GRAPH, x)
+    y.square().sum().backward()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in forecast.parameters())
+
+
 def test_schnet_forecasts_by_a_force():
     """Its displacement has no curl: the Jacobian of a gradient is symmetric."""
     forecast, now = model("schnet"), torch.randn(5, 7).double()

@@ -135,7 +135,7 @@ class Basis:
     def couple(self, graph: Graph, h: Tensor) -> list[Tensor]:
         """Q^(lk)_J(x_ij) h_j^k for each type l: h [*, N, (L + 1)², C] -> [*, E, 2l + 1, P_l, C]."""
         h_j = self.senders(graph, h)
-        if h.dtype != self.harmonics.dtype:
+        if h.dtype != self.harmonics.dtype and not torch.is_autocast_enabled(h.device.type):
             kinds = [str(t.dtype).removeprefix("torch.") for t in (h, self.harmonics)]
             raise ShapeError(f"features are {kinds[0]} and positions {kinds[1]}, but must be of one dtype")
         return [(Q @ h_j).unflatten(-2, (2 * out + 1, -1)) for out, Q in enumerate(self.matrices)]

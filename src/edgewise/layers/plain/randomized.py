@@ -64,8 +64,8 @@ class _SampledLinear(torch.autograd.Function):
         rows, (n, count), inputs = g.reshape(-1, g.shape[-1]), values.shape, W.shape[1]
         chosen = _chosen(ctx.seed, (n, inputs), count, g.device)
         x = values.new_zeros(n, inputs).scatter_(1, chosen, values * (inputs / count))
-        dx = (rows @ W).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        return dx, rows.T @ x, rows.sum(0) if ctx.has_bias else None, None
+        dx = (rows @ W.to(rows.dtype)).view(ctx.shape) if ctx.needs_input_grad[0] else None
+        return dx, rows.T @ x.to(rows.dtype), rows.sum(0) if ctx.has_bias else None, None
 
 
 def _chosen(seed: int, shape: Sequence[int], count: int, device: torch.device) -> Tensor:
