@@ -59,8 +59,9 @@ def test_every_weight_learns_and_evaluation_agrees(layer):
     if layer in ("tfn", "se3-attention"):  # what the last layer says of numbers is not read
         last = {f"forecast.layers.1.{name}.maps.0" for name in ("own", "mixed", "output")}
     assert all(name.startswith(tuple(last)) for name in blind)
-    with torch.no_grad():
-        assert torch.allclose(forecast(GRAPH, x), y)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.allclose(forecast(GRAPH, 1 * x), y)
 
 
 @pytest.mark.parametrize("layer", FORECASTS)

@@ -174,9 +174,10 @@ def test_every_backend_differentiates_twice(backend):
 def test_evaluation_agrees_and_needs_no_memory_of_the_way():
     model, x = potential(), cloud()
     expected = model(near(x), atoms(x))
-    with torch.no_grad():
-        y = model(near(x), atoms(x))
-    assert torch.allclose(y, expected, atol=1e-12) and not y.requires_grad
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            y = model(near(x), atoms(x))
+        assert torch.allclose(y, expected, atol=1e-12) and not y.requires_grad
 
 
 def test_a_lone_atom_feels_nothing():

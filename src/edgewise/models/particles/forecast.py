@@ -131,6 +131,9 @@ class SchNetForecast(Forecast):
         self.t = nn.Parameter(torch.tensor(0.7))
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor, q: Tensor) -> Tensor:
+        if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
+            with torch.inference_mode(False), torch.no_grad():
+                return self(graph, x.clone(), v.clone(), q.clone())
         training = torch.is_grad_enabled()
         with torch.enable_grad():
             place = x if x.requires_grad else x.detach().requires_grad_()

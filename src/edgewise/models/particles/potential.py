@@ -69,6 +69,9 @@ class Potential(nn.Module):
         self.energy = MLP([width, width, 1], "silu")
 
     def forward(self, graph: Graph, features: Tensor) -> Tensor:
+        if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
+            with torch.inference_mode(False), torch.no_grad():
+                return self(graph, features.clone())
         x, cell, Z = features.split([self.signature.space, self.signature.space, 1], -1)
         training = torch.is_grad_enabled()
         with torch.enable_grad():
