@@ -138,6 +138,17 @@ def test_graphormers_biases_are_the_equation():
     assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
 
 
+def test_graphormer_reads_features_of_edges_where_there_are_none():
+    lone = Graph.batch([Graph.from_edge_index([[], []], num_nodes=1)] * 2)
+    layer, x = GraphormerAttention(4, 2, edges=3).double(), leaf(2, 4)
+    plain = GraphormerAttention(4, 2).double()
+    plain.load_state_dict({name: value for name, value in layer.state_dict().items() if name != "path"})
+    y = layer(lone, x, torch.zeros(0, 3, dtype=torch.float64))
+    assert torch.equal(y, plain(lone, x))
+    y.sum().backward()
+    assert not layer.path.grad.any()
+
+
 def test_without_biases_graphormer_is_attention_among_all_nodes_of_each_graph():
     layer, plain = GraphormerAttention(4, 2).double(), MultiHeadAttention(4, 2).double()
     plain.load_state_dict({name: value for name, value in layer.state_dict().items() if name != "distance"})

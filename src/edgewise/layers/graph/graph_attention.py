@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
@@ -247,6 +248,7 @@ class GraphormerAttention(MultiHeadAttention):
             raise ShapeError(f"features of edges are {list(e.shape)}, but must be [E, edges], one for all of a batch")
         check_alike(e, self.path)
         edges = _path_edges(graph, self.most)  # [E', most], -1 beyond
+        e = functional.pad(e, (0, 0, 0, 1))  # where there is no edge, there is one to read
         of_edge = torch.einsum("ed,ndh->neh", e, self.path)  # every edge at every place of a path
         steps = of_edge[torch.arange(self.most, device=e.device), edges.clamp(min=0)]  # [E', most, H]
         inside = (edges >= 0).unsqueeze(-1)
