@@ -1,3 +1,4 @@
+import pickle
 from itertools import pairwise
 
 import pytest
@@ -61,6 +62,7 @@ def test_jumping_knowledge_is_pygs():
     states = [leaf(5, 3, seed=seed) for seed in range(4)]
     for ours, theirs in (("concatenate", "cat"), ("max", "max")):
         assert torch.equal(JumpingKnowledge(ours)(states), pyg.JumpingKnowledge(theirs)(states))
+        assert pickle.dumps(JumpingKnowledge(ours))
     with pytest.raises(ConfigError, match="concatenate, max"):
         JumpingKnowledge("lstm")
 

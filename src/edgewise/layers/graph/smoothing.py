@@ -130,13 +130,14 @@ class JumpingKnowledge(nn.Module):
 
     def __init__(self, how: str = "concatenate") -> None:
         super().__init__()
-        self.how = chosen("how", how, JUMPS)
+        chosen("how", how, JUMPS)  # or its error
+        self.how = how
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         for state in states:
             check_dense(state)
             check_real(state)
-        shared = None if self.how is JUMPS["max"] else -1
+        shared = None if self.how == "max" else -1
         # Not by a set: of an exported model, sizes have no hash.
         alike = [
             state.device == states[0].device and state.shape[:shared] == states[0].shape[:shared] for state in states
@@ -146,7 +147,7 @@ class JumpingKnowledge(nn.Module):
             raise ShapeError(
                 f"states of all layers are of the same nodes, [*, N, C], and for max as wide, not {shapes}"
             )
-        return self.how(list(states))
+        return JUMPS[self.how](list(states))
 
 
 JUMPS: dict[str, Callable[[list[Tensor]], Tensor]] = {
