@@ -9,7 +9,7 @@ from edgewise.configuration import Choice
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.folder import from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.hub.pretrained import Pretrained
-from models.hub.peers import PEERS, gpt2, inputs_of, spread, transformers
+from models.hub.peers import PEERS, gpt2, inputs_of, spread, t5, transformers, vit
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -134,6 +134,20 @@ def test_a_model_that_does_not_fit_is_refused(change, error, message, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(error, match=message):
         from_hugging_face(tmp_path)
+
+
+def test_what_transformers_leaves_unread_is_left_out(tmp_path):
+    peer = t5()
+    peer.save_pretrained(tmp_path / "t5")
+    path = tmp_path / "t5" / "model.safetensors"
+    old = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight": torch.randn(8, 4)}
+    safetensors.save_file({**safetensors.load_file(path), **old}, path, {"format": "pt"})
+    given, ours = inputs_of(peer, hugging_face_graph(tmp_path / "t5"))
+    assert (from_hugging_face(tmp_path / "t5")(*ours) - peer(**given).logits).abs().max() < 1e-4
+    bare = spread(transformers.ViTModel(vit().config))  # with a pooler
+    bare.save_pretrained(tmp_path / "vit")
+    weights = from_hugging_face(tmp_path / "vit").state_dict()
+    assert torch.equal(weights["norm.weight"], bare.layernorm.weight)
 
 
 def test_damaged_and_unsafe_folders_are_refused(tmp_path):

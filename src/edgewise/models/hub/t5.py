@@ -149,6 +149,6 @@ ARCHITECTURE = layout.Architecture(
     },
     model=_model,
     config=_config,
-    spare=("embed_tokens.weight", "lm_head.weight"),
+    spare=("embed_tokens.weight", "lm_head.weight", "EncDecAttention.relative_attention_bias.weight"),
     longer=lambda config, length: {},
 )

@@ -82,7 +82,7 @@ ARCHITECTURE = layout.Architecture(
     },
     model=_model,
     config=_config,
-    spare=(),
+    spare=("vit.pooler.",),
     longer=lambda config, length: {"image_size": isqrt(length) * config["patch_size"]},
     plane=True,
 )
