@@ -6,9 +6,10 @@ import shutil
 import pytest
 import torch
 
-from edgewise import CheckpointError, ConfigError, DataError, training
+from edgewise import CheckpointError, ConfigError, DataError, causal, training
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
+from edgewise.models import from_hugging_face
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.seeds import seed
 from models.hub.peers import bert, decoder, gpt2, t5
@@ -148,6 +149,25 @@ def test_low_rank_additions_and_more_positions_begin_with_a_folder(tmp_path):
     _, model = training.assemble(short)
     with pytest.raises(ConfigError, match="has 16 positions, and 24 are needed"):
         training.begin(model, short)
+
+
+def test_rotary_positions_are_divided_for_longer_texts(tmp_path):
+    decoder("Llama").save_pretrained(tmp_path / "hub")
+    write_tokenizer(tmp_path / "hub", [TEXT], {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
+    (tmp_path / "text.txt").write_text(TEXT)
+    given = {"task__file": tmp_path / "text.txt", "task__context": 24, "start__hub": tmp_path / "hub"}
+    config = training.settled(configured("topics-llama", **given, start__extend="interpolated"))
+    _, model = training.assemble(config)
+    training.begin(model, config)
+    expected = from_hugging_face(tmp_path / "hub", length=24, extend="interpolated")
+    tokens = torch.randint(2, 50, (1, 24))
+    assert torch.equal(model.eval()(causal(24), tokens), expected(causal(24), tokens))
+    with pytest.raises(ConfigError, match="rotary positions have no table"):
+        training.settled(configured("topics-llama", **given, start__extend="repeated"))
+    with pytest.raises(ConfigError, match="has 16 positions, and 24 are needed"):
+        training.settled(configured("topics-llama", **given))
+    enough = training.settled(configured("topics-llama", **given | {"task__context": 16}, start__extend="interpolated"))
+    assert enough.model.options["positions"].options["base"] == 10000.0
 
 
 def test_a_folder_that_does_not_fit_a_task_is_refused(tmp_path):

@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import nn
 
-from edgewise.configuration import Choice
-from edgewise.errors import CheckpointError
+from edgewise.configuration import Choice, OneOf
+from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.models.hub.pretrained import EMBEDDING, Pretrained
+from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import PatternChoice
 from edgewise.training.settings import RunConfig, StartSettings
 
@@ -17,12 +18,13 @@ from edgewise.training.settings import RunConfig, StartSettings
 def settled(config: RunConfig) -> RunConfig:
     """The configuration with the model of the folder that `start.hub` names, so that a run can do without the folder.
 
+    Errors      ConfigError for rotary positions that are fewer than the task's, unless `start.extend` divides them
     Edge cases  the recipe's own `dropout` stays, and its `readout` where the folder's model has none; where the model
                 attends to a window of the past, the graph is that window unless the recipe has another than causal
     """
     if not config.start.hub:
         return config
-    given = Pretrained.open(config.start.hub)
+    given = _long_enough(Pretrained.open(config.start.hub), config)
     settings = given.outline.settings
     name = next(name for name, (_, model) in MODELS.items() if type(given.outline) is model)
     options: dict[str, Any] = dict(vars(settings))
@@ -30,6 +32,20 @@ def settled(config: RunConfig) -> RunConfig:
     options |= {option: config.model.options[option] for option in kept if option in config.model.options}
     past = config.graph.name in ("given", "causal")
     return replace(config, model=Choice(name, options), graph=(_window(given) if past else None) or config.graph)
+
+
+def _long_enough(given: Pretrained, config: RunConfig) -> Pretrained:
+    """The same for the task's number of positions where these are rotary; those of a table are `take_pretrained`'s."""
+    defaults = {name: option.default for name, option in OneOf(TASKS).options(config.task.name).items()}
+    options = defaults | config.task.options
+    length = options.get("context") or options.get("length") or 0
+    positions = given.outline.signature.length or length
+    if length <= positions or "rope_parameters" not in given.kind.longer(given.config, length):
+        return given
+    if not config.start.extend:
+        what = f"has {positions} positions, and {length} are needed"
+        raise ConfigError(f"{given.folder} {what}: --start.extend interpolated divides them")
+    return given.of_length(length, config.start.extend)
 
 
 def _window(given: Pretrained) -> PatternChoice | None:
