@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn.functional import silu
 
-from edgewise import Graph
+from edgewise import Graph, ShapeError
 from edgewise.layers import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, RadialField, VelocityEGNN
 from edgewise.testing import assert_equivariant
 from layers.parity import assert_parity, leaf, messy_graph
@@ -124,3 +124,14 @@ def test_features_of_edges_are_read_where_the_layer_has_a_map_for_them():
     assert EdgeMLP(4, 8, edges=2)(h, a_ij).edges.values is a_ij
     assert EdgeMLP(4, 8, edges=2)(h).edges is None
     assert EdgeMLP(4, 8)(h, a_ij).edges is None
+
+
+def test_message_passing_refuses_features_that_it_does_not_read_and_their_lack():
+    graph, h = messy_graph(), leaf(messy_graph().num_receivers, 4).float()
+    a_ij = torch.randn(graph.num_edges, 2)
+    plain = MessageNetwork(4, 8)
+    assert plain(graph, h, a_ij[:, :0]).equal(plain(graph, h))
+    with pytest.raises(ShapeError, match="a layer with edges=2 needs a_ij"):
+        MessageNetwork(4, 8, edges=2)(graph, h)
+    with pytest.raises(ShapeError, match=r"\[\d+, 2\]"):
+        plain(graph, h, a_ij)

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
 from edgewise.layers.geometric.geometry import beside, check_places, displacements, squared_lengths
 from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import check_edges, check_nodes
 
 
 class EdgeMLP(nn.Module):
@@ -53,6 +54,7 @@ class MessageNetwork(nn.Module):
     Equation    m_ij = φ_e(h_i, h_j, a_ij);  h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} m_ij)    (2)
     Symbols     a_ij = what is known of an edge; phi_e = φ_e (`EdgeMLP`), phi_h = φ_h
     Shapes      h [*, N, channels], a_ij [*, E, edges] -> [*, N, channels]
+    Errors      ShapeError where h or a_ij does not fit, or a_ij is missing
     Edge cases  a node without senders: h_i + φ_h(h_i, 0)
     Cost        time O(N C hidden + E hidden²), memory O(E hidden)
     Differs     the residual h_i + is the authors' code
@@ -71,6 +73,11 @@ class MessageNetwork(nn.Module):
 
     def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
         check_nodes(graph, h, name="h")
+        read = 0 if self.phi_e.edge is None else self.phi_e.edge.weight.shape[1]
+        if a_ij is not None:
+            check_edges(graph, a_ij, read)
+        elif read:
+            raise ShapeError(f"a layer with edges={read} needs a_ij [*, E, {read}], in the graph's edge order")
         m_i = collect(graph, self.phi_e(h, a_ij))
         return h + self.phi_h(torch.cat([h, m_i], -1))
 
