@@ -36,6 +36,13 @@ def test_graphs_side_by_side_do_not_hear_one_another(layer):
 
 
 @pytest.mark.parametrize("layer", ENCODERS)
+def test_leading_axes_are_as_many_noises(layer):
+    encoder, x = model(layer), torch.randn(2, 3, 4, 3).double()
+    alone = torch.stack([encoder(PATH, one) for one in x.flatten(0, 1)]).view(x.shape)
+    assert torch.allclose(encoder(PATH, x), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", ENCODERS)
 def test_a_permutation_of_the_nodes_permutes_the_places(layer):
     encoder, x, order = model(layer), torch.randn(4, 3).double(), torch.tensor([2, 0, 3, 1])
     there = torch.empty_like(order)

@@ -21,6 +21,10 @@ def test_energy_is_that_of_what_the_next_layer_reads():
     assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))
 
 
+def test_one_layer_on_nodes_is_the_output_and_has_no_energy():
+    assert energy_by_depth(GNN(GNNSettings("gcn", depth=1), NODES), RING, torch.randn(20, 6)) == []
+
+
 def test_energy_of_a_graph_transformer_is_that_of_its_blocks():
     model, x = GraphTransformer(GraphTransformerSettings(width=8, depth=2), NODES).eval(), torch.randn(20, 6)
     loops = RING.add_self_loops()

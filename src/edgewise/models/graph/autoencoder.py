@@ -107,7 +107,7 @@ class GraphAutoencoder(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         pairs, linked = pairs_and_links(graph)
-        return self.encoder(pairs, x, linked.to(x.dtype))
+        return self.encoder(pairs, x, linked.to(x.dtype).expand(*x.shape[:-2], -1, -1))
 
 
 @cached

@@ -33,7 +33,7 @@ def energy_by_depth(model: GNN | GraphTransformer, graph: Graph, x: Tensor | Spa
         energies.append(float(dirichlet_energy(graph, h, relative=True)))
 
     if isinstance(model, GNN):  # what a layer gives is normalised and connected before the next one reads it
-        readers = [*model.hidden[1:], model.output]
+        readers = [*model.hidden[1:], model.output] if len(model.hidden) else []
         handles = [module.register_forward_pre_hook(lambda layer, read: measure(read[1])) for module in readers]
     else:
         handles = [block.register_forward_hook(lambda layer, read, h: measure(h)) for block in model.blocks]
