@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, Graph, causal, complete
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import BART, BARTSettings, EncoderDecoder, EncoderDecoderSettings, Features, TokenPairs, Tokens
@@ -96,6 +96,12 @@ def test_texts_side_by_side_are_texts_on_their_own(positions):
     flat = model(Graph.batch([complete(len(text)) for text in texts]), torch.cat(texts))
     alone = torch.cat([model(complete(len(text)), text) for text in texts])
     assert (flat - alone).abs().max() < 1e-10
+
+
+def test_an_empty_text_is_refused():
+    for sizes, place in (((3, 0, 5), 1), ((0, 3), 0)):
+        with pytest.raises(ShapeError, match=f"text {place} is empty"):
+            _model()(Graph.batch([complete(n) for n in sizes]), torch.randint(11, (sum(sizes),)))
 
 
 def test_every_token_has_a_part_in_the_class():

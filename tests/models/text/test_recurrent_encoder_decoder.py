@@ -64,6 +64,18 @@ def test_it_is_its_equation_pair_by_pair(attention):
     assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(*gradients, strict=True))
 
 
+@pytest.mark.parametrize("attention", [True, False])
+def test_empty_targets_have_no_outputs_and_empty_sources_are_refused(attention):
+    model, x = network(attention), torch.randint(9, (8,))
+    expected = model(EncoderDecoderGraph.of([2], [3]), x[3:])
+    for sizes in (([2, 3], [3, 0]), ([3, 2], [0, 3])):
+        order = torch.cat([x[3:5], x[:3], x[5:]]) if sizes[1][1] == 0 else x
+        assert torch.allclose(model(EncoderDecoderGraph.of(*sizes), order), expected, atol=1e-12)
+    assert model(EncoderDecoderGraph.of([3, 2], [0, 0]), x[:5]).shape == (0, 9)
+    with pytest.raises(ShapeError, match="source 1 is empty"):
+        model(EncoderDecoderGraph.of([3, 0], [2, 3]), x)
+
+
 def test_a_leading_batch_is_as_many_pairs():
     model, graph = network(), EncoderDecoderGraph.of([3], [2])
     x = torch.randint(9, (4, 5))

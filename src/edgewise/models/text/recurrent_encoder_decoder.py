@@ -75,8 +75,8 @@ class RecurrentEncoderDecoder(nn.Module):
     Symbols     embed = E, of one vocabulary for both sides; encoder = GRU→ and GRU←; start = W_0, b_0; attention = v,
                 W, U of `BahdanauAttention`; decoder = GRU; mix = W_t, b_t; head = W_o, b_o
     Shapes      x = [source ‖ target] [*, S + T] int64 on an `EncoderDecoderGraph` -> [*, T, outputs]
-    Errors      ConfigError for settings that do not fit the task; ShapeError where x does not fit, or has leading axes
-                for several pairs
+    Errors      ConfigError for settings that do not fit the task; ShapeError where x does not fit or has leading axes
+                for several pairs, or a source is empty
     Edge cases  pairs of any lengths are one disjoint graph; which tokens of its source the encoder's graph joins makes
                 no difference, since the recurrence reads all of them
     Cost        time O((S + T) width² + T S width) of each pair, in S + T steps that cannot run side by side
@@ -125,6 +125,8 @@ class RecurrentEncoderDecoder(nn.Module):
     def encode(self, graph: Graph, source: Tensor) -> Tensor:
         """h of source tokens [S]: [S, 2 width]."""
         lengths = graph.sizes.cpu()
+        if not bool((lengths > 0).all()):
+            raise ShapeError(f"source {int(lengths.argmin())} is empty: the target begins with the state of its source")
         embedded = dropout(self.embed(source), self.settings.dropout, self.training)
         padded = pad_sequence(list(embedded.split(lengths.tolist())), batch_first=True)
         read, _ = self.encoder(pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False))
@@ -164,7 +166,9 @@ class RecurrentEncoderDecoder(nn.Module):
 
     def _written(self, graph: Graph, target: Tensor, cross: Graph, memory: layers.KeysAndValues) -> Tensor:
         """Outputs of the flat targets of a disjoint graph: [T, outputs]."""
-        sizes = graph.sizes
+        sizes = graph.sizes[graph.sizes > 0]
+        if not len(sizes):
+            return self.head.weight.new_zeros(0, self.head.out_features)
         rows = sizes.cumsum(0) - sizes
         embedded = dropout(self.embed(target), self.settings.dropout, self.training)
         padded = pad_sequence(list(embedded.split(sizes.tolist())), batch_first=True)
