@@ -82,13 +82,13 @@ def pyg_gat(config: RunConfig, device: Device, mode: str | None = None) -> Calla
     batch = TASKS[config.task.name]().train_batch(1, torch.Generator())
     assert isinstance(batch.graph, Graph) and isinstance(batch.x, SparseFeatures) and batch.rows is not None
     x, target, rows = (t.to(device.kind) for t in (batch.x.to_dense(), batch.target, batch.rows))
-    edge_index = batch.graph.edge_index().to(device.kind)
+    edge_index = batch.graph.add_self_loops().edge_index().to(device.kind)  # once, not in every step
 
     class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first = GATConv(x.shape[1], 8, 8, dropout=0.6)
-            self.second = GATConv(64, 7, 1, concat=False, dropout=0.6)
+            self.first = GATConv(x.shape[1], 8, 8, dropout=0.6, add_self_loops=False)
+            self.second = GATConv(64, 7, 1, concat=False, dropout=0.6, add_self_loops=False)
 
         def forward(self, x: Tensor) -> Tensor:
             x = functional.elu(self.first(functional.dropout(x, 0.6, self.training), edge_index))

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -159,3 +160,14 @@ def test_the_oracle_in_parts_is_the_oracle():
         with mock.patch.object(problems, "NUMBERS", 50):
             parts = problem.oracle(leaves)
         assert len(whole) == len(leaves) and all(torch.allclose(whole[name], parts[name]) for name in whole)
+
+
+def test_the_peer_of_cora_gat_adds_no_self_loops_in_a_step(monkeypatch):
+    gat_conv = pytest.importorskip("torch_geometric.nn.conv.gat_conv")
+    monkeypatch.setattr(gat_conv, "add_self_loops", None)
+    monkeypatch.setitem(gpu.training.TASKS, "generated", gpu.training.generated_cora)
+    device = gpu.Device(True, 600)
+    config = gpu.training.configured("cora-gat", device)
+    config = replace(config, task=replace(config.task, name="generated", options={}))
+    step = gpu.training.pyg_gat(config, device)
+    assert step() > 0
