@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.timing import BrokenError, Device, Turns, reason, replay, sets_beyond_cache, size_of
+from benchmarks.gpu.timing import BrokenError, Device, Turns, reason, replay, sets_beyond_cache, size_of, stopped
 from edgewise.graphs import Graph
 from edgewise.kernels import BACKENDS, Dot, EdgeBias, attend
 
@@ -154,7 +154,7 @@ class Race:
             row["refused"] = "left out for lack of time"
             return
         if contender.name in self.device.without:
-            row["refused"] = CRASHED
+            row |= {"refused": CRASHED, "failed": True}
             return
         try:
             prepared = contender.prepare(self.problem, self.device)
@@ -165,7 +165,7 @@ class Race:
             wrong = {name: error for name, error in row["errors"].items() if not error <= limit}
             if wrong:
                 told = ", ".join(f"{name} by {error:.1e}" for name, error in wrong.items())
-                row["refused"] = f"wrong beyond {limit}: {told}"
+                row |= {"refused": f"wrong beyond {limit}: {told}", "failed": True}
                 return
             row["peak MB"] = self.device.peak(lambda: self.step(prepared, sets[0]))
             self.ready[contender.name] = prepared, sets
@@ -174,7 +174,7 @@ class Race:
         except Exception as error:  # a contender that fails is told of, and the others go on
             if self.device.broken():
                 raise BrokenError(contender.name) from error
-            row["refused"] = reason(error)
+            row |= stopped(error)
         self.device.clear()
 
     def step(self, prepared: Prepared, leaves: Leaves) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -35,7 +35,7 @@ import torch
 
 from benchmarks.gpu import compiling, dense, sparse, sums, table, training
 from benchmarks.gpu.problems import Row
-from benchmarks.gpu.timing import BrokenError, Device, reason
+from benchmarks.gpu.timing import BrokenError, Device, stopped
 from benchmarks.regret.grid import regret
 from edgewise import __version__
 from edgewise.errors import ConfigError, nearest
@@ -128,7 +128,7 @@ def run(device: Device, chosen: dict[str, Callable[[Device], list[Row]]], out: P
             go_on(device, [*chosen][number:], results)
             break
         except Exception as error:  # the others go on
-            rows = [{"problem": name, "contender": "-", "refused": reason(error)}]
+            rows = [{"problem": name, "contender": "-"} | stopped(error)]
         results["rows"] += [{"case": name} | row for row in rows]
         print(f"\n## {name} ({time.perf_counter() - started:.0f} s)\n\n{table.of_rows(rows)}", flush=True)
         if out is not None:
@@ -151,12 +151,13 @@ def go_on(device: Device, names: list[str], results: dict[str, Any]) -> None:
         words = [*names, "--device", "cuda", *(["--without", *sorted(device.without)] if device.without else [])]
         words += ["--minutes", f"{device.left() / 60:.2f}"]
         command = [sys.executable, "-m", "benchmarks", *words, "--out", folder] + (["--dry-run"] if device.dry else [])
-        subprocess.run(command, check=False)  # noqa: S603
+        code = subprocess.run(command, check=False).returncode  # noqa: S603
         found = Path(folder) / "results.json"
-        if found.exists():
-            more = json.loads(found.read_text(encoding="utf-8"))
-            results["rows"] += more["rows"]
-            results["left out"] += more["left out"]
+        more = json.loads(found.read_text(encoding="utf-8")) if found.exists() else {"rows": [], "left out": []}
+    missing = [name for name in names if name not in {row["case"] for row in more["rows"]} | {*more["left out"]}]
+    what = {"contender": "-", "refused": f"the process ended before it, with code {code}", "failed": True}
+    results["rows"] += more["rows"] + [{"case": name, "problem": name} | what for name in missing]
+    results["left out"] += more["left out"]
 
 
 def write(out: Path, results: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.gpu.problems import Contender, Prepared, Problem, Race, Refusal, Row, ours
-from benchmarks.gpu.timing import MEGABYTE, Device, reason
+from benchmarks.gpu.timing import MEGABYTE, Device, stopped
 from edgewise.graphs import Graph
 from edgewise.models import Features, GraphTransformer, GraphTransformerSettings
 
@@ -164,9 +164,9 @@ def whole_graph(device: Device) -> list[Row]:
         row["peak MB"] = _most(device)
         losses = [float(step()) for _ in range(3)]
         if not all(loss == loss for loss in losses):
-            row["refused"] = f"wrong: the losses are {losses}"
+            row |= {"refused": f"wrong: the losses are {losses}", "failed": True}
     except Exception as error:
-        row["refused"] = reason(error)
+        row |= stopped(error)
     device.clear()
     return [row]
 

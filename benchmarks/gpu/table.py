@@ -83,8 +83,8 @@ def page(results: dict[str, Any]) -> str:
 
 
 def failed(rows: Sequence[Row]) -> bool:
-    """Whether Edgewise itself was wrong somewhere, or could not run."""
-    return any(_own(row) and row.get("refused", "").startswith("wrong") for row in rows)
+    """Whether Edgewise itself was wrong somewhere or raised an error, or a whole case did."""
+    return any(row.get("failed") and (_own(row) or row["contender"] == "-") for row in rows)
 
 
 def _own(row: Row) -> bool:

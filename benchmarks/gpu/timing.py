@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.errors import BackendRefusal
+
 ROUND = 2e-3  # seconds that one measurement lasts at least: shorter work is repeated without waiting in between
 ROUNDS = 15  # measurements of each contender, in turns with the others'
 MEGABYTE = 2**20
@@ -154,6 +156,16 @@ def sets_beyond_cache(device: Device, size: int) -> int:
 def size_of(tensors: Sequence[Tensor]) -> int:
     """Bytes."""
     return sum(x.numel() * x.element_size() for x in tensors)
+
+
+def stopped(error: Exception) -> dict[str, Any]:
+    """What a row says of a contender that raised an error: the reason, and that it failed, where it did not refuse.
+
+    Example
+        >>> stopped(BackendRefusal("no")), stopped(TypeError("off"))
+        ({'refused': 'BackendRefusal: no'}, {'refused': 'TypeError: off', 'failed': True})
+    """
+    return {"refused": reason(error)} | ({} if isinstance(error, BackendRefusal) else {"failed": True})
 
 
 def reason(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks.gpu.gpt import Sizes, training_step
 from benchmarks.gpu.problems import Row
 from benchmarks.gpu.sparse import power_law
-from benchmarks.gpu.timing import Device, Turns, reason
+from benchmarks.gpu.timing import Device, Turns, stopped
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.errors import DataError
@@ -169,7 +169,7 @@ def _timed(makers: Makers, what: Row, device: Device) -> list[Row]:
             row["losses"] = _losses(step)
             works[name] = [step]
         except Exception as error:
-            row["refused"] = reason(error)
+            row |= stopped(error)
     for name, seconds in _per_step(device, works).items():
         rows[name]["milliseconds"] = {"step": 1e3 * seconds}
     return list(rows.values())

@@ -12,7 +12,7 @@ import torch
 from benchmarks.__main__ import main
 from benchmarks.gpu import problems
 from benchmarks.gpu import run as gpu
-from edgewise import window
+from edgewise import BackendRefusal, window
 from pretend import Card
 
 DRY = ["--device", "cuda", "--dry-run"]
@@ -113,10 +113,9 @@ def test_a_contender_that_takes_the_card_down_is_left_out_of_a_new_process(monke
 
     def new_process(command, check):
         started.append(command)
-        gpu.write(
-            Path(command[command.index("--out") + 1]),
-            {"machine": MACHINE, "rows": [{"case": "a"} | ROW], "left out": ["b"]},
-        )
+        results = {"machine": MACHINE, "rows": [{"case": "molecules"} | ROW], "left out": ["gpt"]}
+        gpu.write(Path(command[command.index("--out") + 1]), results)
+        return gpu.subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(gpu.subprocess, "run", new_process)
 
@@ -134,11 +133,50 @@ def test_a_contender_that_takes_the_card_down_is_left_out_of_a_new_process(monke
     (command,) = started
     words = command[command.index("benchmarks") + 1 : command.index("--minutes")]
     assert words == ["molecules", "gpt", "--device", "cuda", "--without", "edgewise triton", "sdpa"]
-    assert results["rows"][0]["contender"] == "x" and results["left out"] == ["b"]
+    assert results["rows"][0]["contender"] == "x" and results["left out"] == ["gpt"]
+    assert len(results["rows"]) == 1 and not gpu.table.failed(results["rows"])
     assert "illegal memory access" in capsys.readouterr().out
     results = gpu.run(device, {"whole-graph": lambda device: [ROW], "gpt": None}, None)  # broken, by nobody knows whom
     assert started[1][started[1].index("benchmarks") + 1 :][:2] == ["gpt", "--device"]
     assert [row["contender"] for row in results["rows"]] == ["x", "x"]
+    monkeypatch.setattr(gpu.subprocess, "run", lambda command, check: gpu.subprocess.CompletedProcess(command, -11))
+    results = gpu.run(device, {"whole-graph": lambda device: [ROW], "gpt": None}, None)  # which leaves no file
+    assert [row["case"] for row in results["rows"]] == ["whole-graph", "gpt"] and gpu.table.failed(results["rows"])
+    assert "code -11" in gpu.table.of_rows(results["rows"])
+
+
+@pytest.mark.parametrize(("error", "fails"), [(RuntimeError("a kernel"), True), (BackendRefusal("no edges"), False)])
+def test_an_error_of_edgewise_fails_the_run_and_a_refusal_does_not(error, fails):
+    device = gpu.Device(True, 600)
+    race = problems.Race(problems.Problem("p", gpu.sparse.power_law(20, 60, "cpu"), 1, 4, torch.float32), device)
+    run = mock.Mock(side_effect=error)
+    for name in ("edgewise", "pyg"):
+        race.enter(problems.Contender(name, lambda p, d: problems.Prepared(run)))
+    own, peer = race.time(1.0)
+    assert gpu.table.failed([own]) is fails and not gpu.table.failed([peer])
+    results = gpu.run(device, {"molecules": run}, None)
+    assert gpu.table.failed(results["rows"]) is fails
+
+
+def test_a_gradient_of_a_sum_that_is_not_a_number_is_wrong(monkeypatch):
+    off = mock.Mock(return_value=lambda x: x[:, :1] * x.detach() * float("nan"))
+    monkeypatch.setattr(gpu.sums, "CONTENDERS", {"edgewise": off})
+    monkeypatch.setattr(gpu.sums, "step", lambda run, x, dy: (gpu.sums.oracle(*off.call_args[0][:3], x), x * torch.nan))
+    (row,) = gpu.sums.sums("1M", torch.float32, "sum", gpu.Device(True, 600))
+    assert gpu.table.failed([row]), row
+
+
+def test_who_took_the_card_down_fails_the_run_where_it_is_edgewise():
+    device = gpu.Device(True, 600)
+    device.without = frozenset(["edgewise triton", "pyg"])
+    race = problems.Race(problems.Problem("p", gpu.sparse.power_law(20, 60, "cpu"), 1, 4, torch.float32), device)
+    for name in sorted(device.without):
+        race.enter(problems.Contender(name, None))
+    own, peer = race.time(1.0)
+    assert gpu.table.failed([own]) and not gpu.table.failed([peer])
+    rows = gpu.sums.sums("1M", torch.float32, "sum", device)
+    assert {row["contender"] for row in rows if row.get("refused") == problems.CRASHED} == device.without
+    assert gpu.table.failed([row for row in rows if row["contender"] == "edgewise triton"])
 
 
 MACHINE = {"device": "Card", "python": "3", "date": "today", "bandwidth, B/s": 1.0, "bytes": "E"}
