@@ -1,7 +1,11 @@
 import os
 from dataclasses import replace
 
-from benchmarks.harness import Budget, environment, race
+import pytest
+
+from benchmarks import harness
+from benchmarks.harness import Budget, Runner, environment, race
+from benchmarks.worker import Order
 
 QUICK = Budget(seconds=0.0, rounds=2, size=0.002, quick=True)
 
@@ -20,9 +24,14 @@ def test_contenders_of_a_small_case_from_end_to_end() -> None:
     assert "compiles" in (found["compiled"].refused or "")
 
 
-def test_a_process_that_runs_out_of_memory_is_refused_and_the_others_go_on() -> None:
-    found = race("csr-4x16", "", [("edgewise", 1)], replace(QUICK, gigabytes=0.05))
-    assert found[0].refused is not None
+def test_a_process_that_runs_out_of_memory_is_refused_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starving(order: Order, budget: Budget) -> Runner:
+        return Runner(replace(order, gigabytes=0.05) if order.contender == "segment" else order, budget)
+
+    monkeypatch.setattr(harness, "Runner", starving)
+    segment, edgewise = race("csr-4x16", "", [("segment", 1), ("edgewise", 1)], QUICK)
+    assert (segment.refused, segment.seconds) == ("runs out of memory", {})
+    assert edgewise.refused is None and edgewise.seconds["step"].rounds == 2
 
 
 def test_one_contender_on_several_numbers_of_threads_takes_turns_with_itself() -> None:
