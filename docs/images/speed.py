@@ -43,7 +43,7 @@ def ratio(cell: str) -> float:
 def groups(page: str) -> dict[str, list[tuple[str, float]]]:
     """By title: names, and the time of the fastest peer over that of Edgewise."""
     cases = [row for row in tables(page, "Beside the fastest peer")[0] if row["threads"] == "1"]
-    epochs = [row for row in cases if row["case"].startswith("cora-")]
+    steps, epochs = tables(page, "Whole training steps")[:2]
     kernels = [row for row in cases if "forward and backward" in row.values() and "scaling" not in row["case"]]
     features = tables(page, "Features of edges")[0]
     return {
@@ -56,10 +56,10 @@ def groups(page: str) -> dict[str, list[tuple[str, float]]]:
             (f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]), ratio(row["over it"]))
             for row in tables(page, "Kinds of edges")[0]
         ],
-        "Whole training steps, beside the faster form of the peer": [
-            (row["recipe"], ratio(row["×"])) for row in tables(page, "Whole training steps")[0]
+        "Whole training steps, beside the faster form of the peer": [(row["recipe"], ratio(row["×"])) for row in steps],
+        "Training on Cora, an epoch": [
+            (row["case"], ratio(row["×"])) for row in epochs if row["case"].startswith("cora-")
         ],
-        "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in epochs],
         "Mistral in transformers, a step beside sdpa": [
             (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"]))
             for row in tables(page, "Hugging Face")[0]

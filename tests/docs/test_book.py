@@ -134,5 +134,7 @@ def test_the_picture_of_speed_is_drawn_from_the_tables_as_they_are() -> None:
     bars = sum(len(rows) for rows in found.values())
     slower = sum(value < 1 for rows in found.values() for _, value in rows)
     assert bars >= 30
+    plain = next(row for row in speed.tables(page, "Whole training steps")[1] if row["case"] == "cora-gat")
+    assert ("cora-gat", speed.ratio(plain["×"])) in found["Training on Cora, an epoch"]
     assert drawn.count(f'fill="{speed.FASTER}"') == bars - slower
     assert drawn.count(f'fill="{speed.SLOWER}"') == slower
