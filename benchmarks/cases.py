@@ -1,4 +1,4 @@
-"""The cases of `edgewise bench`: what is computed, at which sizes, and who takes part."""
+"""The cases of `python -m benchmarks`: what is computed, at which sizes, and who takes part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recipe that the documentation gives a figure for reaches it: `make accuracy` (about half an hour)."""
+"""Every recipe that the documentation gives a figure for reaches it: `pytest -m accuracy` (about half an hour)."""
 
 import json
 import re
