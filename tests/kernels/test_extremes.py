@@ -7,8 +7,8 @@ import torch
 
 from edgewise import (
     Additive,
+    BackendRefusal,
     Dot,
-    EdgewiseError,
     GatedAdditive,
     Gaussian,
     Graph,
@@ -56,10 +56,10 @@ SCORES = {
 
 
 @pytest.mark.parametrize("backend", ON_CPU)
-@pytest.mark.parametrize("kind", GRAPHS)
-def test_attention_of_nothing_is_nothing(kind, backend):
-    for receivers, senders, heads, channels, values in itertools.product((0, 4), (0, 4), (0, 2), (0, 3), (0, 3)):
-        graph = GRAPHS[kind](receivers, senders)
+def test_attention_of_nothing_is_nothing(backend):
+    heads, ran = 2, 0
+    for make, receivers, senders, channels, values in itertools.product(GRAPHS.values(), *[(0, 4)] * 2, *[(0, 3)] * 2):
+        graph = make(receivers, senders)
         for batch, (name, score) in itertools.product(((), (0,), (2,)), SCORES.items()):
             width = 1 if name == "additive" else channels
             sizes = (graph.num_receivers, width), (graph.num_senders, width), (graph.num_senders, values)
@@ -67,15 +67,17 @@ def test_attention_of_nothing_is_nothing(kind, backend):
             ends = (None, None) if name == "uniform" else (q, k)
             try:
                 y = attend(graph, *ends, v, score(heads, channels), backend=backend)
-            except EdgewiseError:
-                assert backend is not None or heads == 0
+            except BackendRefusal:
+                assert backend is not None
                 continue
+            ran += 1
             assert y.shape == (*batch, graph.num_receivers, heads, values)
             assert y.isfinite().all()
             assert y.requires_grad
             y.sum().backward()
             assert v.grad is not None
             assert v.grad.isfinite().all()
+    assert ran >= 100
 
 
 @pytest.mark.parametrize("backend", [None, "native", "segment", "reference"])
