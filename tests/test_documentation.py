@@ -76,8 +76,16 @@ def test_a_command_is_one_that_edgewise_takes(page: str, line: str) -> None:
 @pytest.mark.parametrize("page", TEXT)
 def test_links_lead_somewhere(page: str) -> None:
     targets = re.findall(r"\]\(([^)\s]+)\)", TEXT[page])
-    paths = [target.split("#")[0] for target in targets if "://" not in target]
-    assert [path for path in paths if path and not (ROOT / page).parent.joinpath(path).exists()] == []
+    found = [target.partition("#")[::2] for target in targets if "://" not in target]
+    ends = [((ROOT / page).parent / path if path else ROOT / page, part) for path, part in found]
+    assert [str(path) for path, _ in ends if not path.exists()] == []
+    assert [(path.name, part) for path, part in ends if part and part not in anchors(path)] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link can name of a page: its headings in small letters, without marks, a hyphen for each space."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
