@@ -52,7 +52,7 @@ def groups(page: str) -> dict[str, list[tuple[str, float]]]:
         "Layers that read features of edges, beside compiled PyG": [
             (row["layer"], ratio(row["over compiled"])) for row in features
         ],
-        "Kinds of edges, beside RGCNConv": [
+        "Kinds of edges, beside RGCNConv as it comes": [
             (f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]), ratio(row["over it"]))
             for row in tables(page, "Kinds of edges")[0]
         ],
