@@ -48,6 +48,15 @@ def test_sparse_features_are_gated_as_the_dense_ones() -> None:
     torch.testing.assert_close(sparse(g), dense(g))
 
 
+def test_words_of_sparse_features_are_no_edges_where_there_are_as_many_as_nodes() -> None:
+    graph = Graph.from_edge_index([[0, 1, 2, 1], [1, 2, 0, 0]], 3)
+    words = SparseFeatures(Graph.from_csr(torch.tensor([0, 2, 3, 4]), torch.tensor([1, 2, 0, 1]), 3), torch.rand(4))
+    model = GCN(3, 1)
+    sparse, dense = (Explained(model, (graph, x), (0, 0)) for x in (words, words.to_dense()))
+    for m in torch.eye(graph.num_edges):
+        torch.testing.assert_close(sparse(None, m), dense(None, m))
+
+
 def test_edges_of_a_graph_that_a_layer_makes_share_the_gates_of_the_same_edges() -> None:
     assert matched(GRAPH.add_self_loops(), GRAPH).tolist() == [4, 0, 1, 4, 2, 3, 4]
     assert matched(GRAPH.transpose()[0], GRAPH).tolist() == [4, 0, 4, 2]  # only 0 and 2 are linked both ways

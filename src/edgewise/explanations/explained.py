@@ -154,7 +154,8 @@ class Explained:
 
     def _matched(self, graph: Graph) -> Tensor | None:
         edges = self.edges
-        if self.alone and graph is not edges:
+        words = self.x.graph if isinstance(self.x, SparseFeatures) else None
+        if (self.alone and graph is not edges) or graph is words:
             return None
         more = graph.num_receivers - edges.num_receivers
         if self.among(graph) is edges:
