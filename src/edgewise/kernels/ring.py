@@ -110,8 +110,8 @@ class _Around(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
     @in_own_dtypes
+    @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         q, own, y, total = ctx.saved_tensors
         scale, ring = ctx.how
