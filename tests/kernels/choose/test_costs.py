@@ -24,10 +24,19 @@ from edgewise import (
 )
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Backend
+from edgewise.kernels.backends.cpu import tiled
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from recorded import check_recorded
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels for GPUs are refused where there is one")
+
+
+@pytest.fixture(autouse=True)
+def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many pairs lie in tiles depends on how wide the machine's vectors are: here they hold edges alone."""
+    monkeypatch.setattr(tiled, "pairs_of", lambda graph: graph.num_edges)
+
+
 DRAWN = torch.Generator().manual_seed(0)
 ENDS = torch.stack([torch.randint(n, (700,), generator=DRAWN) for n in (90, 60)])
 GRAPHS = {
