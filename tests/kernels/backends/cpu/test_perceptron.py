@@ -109,7 +109,8 @@ def test_gelu_is_as_exact_as_pytorchs():
     functional.gelu(own).sum().backward()
     for found, peers, right in ((ours, theirs, expected), (slope.squeeze(1), own.grad, exact.grad)):
         error, theirs_error = (float((y - right).detach().abs().max()) for y in (found, peers))
-        assert error <= max(2 * theirs_error, 8e-7), (error, theirs_error)  # 1.7 units in the last place at 5
+        most = 8e-7 if library.instruction_set() != "v2" else 1.2e-6  # 1.7 units in the last place at 5; 2.5 without FMA
+        assert error <= max(2 * theirs_error, most), (error, theirs_error)
 
 
 def test_a_nan_stays_one_and_reaches_its_own_row_alone():
