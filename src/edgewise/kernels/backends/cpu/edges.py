@@ -174,7 +174,7 @@ attend = Operator("attend_edges", EdgesAttention, _attend, attend_gradient, comp
 def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0) -> Any:
     call = library.Product()  # type: ignore[union-attr]
     call.threads, call.reduce, call.graph = threads(), reduce, graph
-    call.batch, _, call.heads, call.channels = x.shape
+    call.batch, call.senders, call.heads, call.channels = x.shape
     call.x = matrix(x)
     if weight is not None:
         call.weight, call.weight_heads = weight.data_ptr(), weight.shape[2]

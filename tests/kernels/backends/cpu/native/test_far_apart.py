@@ -39,6 +39,18 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     assert all(torch.equal(again[name], value) for name, value in single.items())
 
 
+@pytest.mark.parametrize("ascending", [True, False])
+@pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_products_walked_in_bands_agree_with_plain_pytorch(reduce, weight, ends, ascending):
+    leaves, call = product(far_apart(*ends, 4800, ascending), reduce, weight, 2, 2203)  # which do not fill vectors
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
+
+
 # Rows on more pages than a processor remembers: they are asked for at once
 
 

@@ -221,31 +221,11 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
     });
     return;
   }
-  std::vector<int64_t> next(graph.rows);  // each row's first edge that was not walked
-  for (int h = 0; h < call.heads; h += G) {
-    std::copy_n(graph.offsets, graph.rows, next.begin());
-    for (int64_t band = 0; band < bands.count; ++band) {
-      over_items(call.threads, pieces.count, [&](int64_t piece, int) {
-        const int64_t start = pieces.start(piece), stop = pieces.start(piece + 1);
-        std::vector<int64_t> ends(stop - start);
-        std::vector<int32_t> index;  // of all parts, one after the other, so that rows can be prefetched early
-        for (int64_t n = start; n < stop; ++n) {
-          const int32_t *from = graph.index + next[n], *to = bands.end(band, from, graph.index + graph.offsets[n + 1]);
-          index.insert(index.end(), from, to);
-          ends[n - start] = to - graph.index;
-        }
-        Attending<S, G> attending(call);
-        const int32_t* at = index.data();
-        for (int64_t n = start; n < stop; ++n) {
-          const int64_t first = next[n], last = ends[n - start], known = index.data() + index.size() - at;
-          const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
-          if (first < last || empty) run(attending, piece, h, Part{n, 1, first, last, at, known, bands.reach, begins});
-          at += last - first;
-          next[n] = last;
-        }
-      });
-    }
-  }
+  for (int h = 0; h < call.heads; h += G)
+    by_band(call.threads, graph, pieces, bands, [&](int64_t piece, const auto& parts) {
+      Attending<S, G> attending(call);
+      parts([&](const Part& part) { run(attending, piece, h, part); });
+    });
 }
 
 // The largest group of heads that divides them and fits a vector.

@@ -42,6 +42,7 @@ void bind_edges(nb::module_& module) {
       .def_rw("threads", &Product::threads)
       .def_rw("reduce", &Product::reduce)
       .def_rw("batch", &Product::batch)
+      .def_rw("senders", &Product::senders)
       .def_rw("heads", &Product::heads)
       .def_rw("channels", &Product::channels)
       .def_rw("weight_heads", &Product::weight_heads)

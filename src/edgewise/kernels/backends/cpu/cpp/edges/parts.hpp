@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
+#include "parallel.hpp"
 #include "rows.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -18,7 +20,9 @@ struct Part {
   int64_t known;
   Reach reach;
   bool begins;  // no edge of the row comes earlier
+  const int32_t* edge = nullptr;  // their numbers, where these are not first, first + 1, …
 
+  EDGEWISE_INLINE int64_t number(int64_t n) const { return edge ? int64_t(edge[n]) : first + n; }
   // How many neighbours there are from edge e on, where they are so prefetched.
   int64_t along(int64_t e) const { return reach == Reach::BEYOND ? known - (e - first) : 0; }
   int64_t at_once(int64_t e) const { return reach == Reach::SCATTERED ? known - (e - first) : 0; }
@@ -32,24 +36,88 @@ inline int64_t together(const int64_t* offsets, int64_t row, int64_t end) {
   return std::max<int64_t>(1, n - row);
 }
 
-// Neighbours in bands whose rows stay in the cache where all of them together would not: then each row is walked in parts,
-// one for each band, as long as parts are long enough to pay for what is read and written of the row itself.
+// The parts of the rows from … stop - 1, one for each: run(part).
+template <class Run>
+EDGEWISE_INLINE void each_row(const Adjacency& graph, Reach reach, int64_t from, int64_t stop, const Run& run) {
+  for (int64_t i = from; i < stop; ++i) {
+    const int64_t first = graph.offsets[i];
+    run(Part{i, 1, first, graph.offsets[i + 1], graph.index + first, graph.edges - first, reach, true,
+             graph.edge ? graph.edge + first : nullptr});
+  }
+}
+
+// Neighbours in bands whose rows stay in the cache where all of them together would not: then each row is walked in parts, one
+// for each band. Reading and writing a row once more is paid for where it has many edges for the bytes of all neighbours, unless
+// these lie near by in rows that follow each other. Bands have `usual` bytes and parts at least `least` edges, in the mean.
 struct Bands {
   int64_t count = 1, neighbours;
   Reach reach;
 
-  Bands(const Adjacency& graph, int64_t neighbours, int64_t bytes, bool whole) : neighbours(neighbours) {
-    constexpr int64_t usual = 12 << 20, most = 24 << 20, edges = 20;  // bytes of a band, edges of a part
-    reach = reach_of(graph, bytes * neighbours < 1 << 19, bytes);
-    bytes *= neighbours;
-    if (whole || graph.rows == 0) return;
-    count = std::max<int64_t>(1, std::min((bytes + usual / 2) / usual, graph.edges / graph.rows / edges));
-    if (bytes / count > most) count = 1;
+  Bands(const Adjacency& graph, int64_t neighbours, int64_t bytes, bool whole, int64_t usual, int64_t least)
+      : neighbours(neighbours), reach(reach_of(graph, bytes * neighbours < 1 << 19, bytes)) {
+    constexpr int64_t worth = 5 << 18;  // bytes for each edge of a row
+    const int64_t all = bytes * neighbours, edges = graph.edges / std::max<int64_t>(1, graph.rows);
+    if (whole || all > edges * worth) return;
+    const int64_t several = std::min((all + usual / 2) / usual, edges / least);
+    if (several > 1 && span(graph) * bytes > usual / 2) count = several;
   }
+
+  // From the first to the last neighbour of two rows that follow each other, in the mean of some.
+  static int64_t span(const Adjacency& graph) {
+    constexpr int64_t some = 64;
+    int64_t total = 0;
+    for (int64_t n = 0; n < some; ++n) {
+      const int64_t row = (graph.rows - 1) * n / some;
+      int32_t low = INT32_MAX, high = 0;
+      for (int64_t i = row; i < std::min(row + 2, graph.rows); ++i) {
+        if (graph.offsets[i] == graph.offsets[i + 1]) continue;
+        const int32_t first = graph.index[graph.offsets[i]], last = graph.index[graph.offsets[i + 1] - 1];
+        low = std::min({low, first, last}), high = std::max({high, first, last});
+      }
+      total += std::max(0, high - low);
+    }
+    return total / some;
+  }
+
   // Where in [from, to) the band ends. Neighbours that do not ascend are still walked once each.
   const int32_t* end(int64_t band, const int32_t* from, const int32_t* to) const {
-    return band + 1 == count ? to : std::lower_bound(from, to, int32_t(neighbours * (band + 1) / count));
+    const int64_t limit = neighbours * (band + 1) / count;
+    while (band + 1 < count && from < to && *from < limit) ++from;
+    return band + 1 < count ? from : to;
   }
 };
+
+// Walks rows band by band: of_piece(piece, parts) for each piece of each band, where parts(run) calls run(part) for the part of each
+// row in the band, if it has edges there. A row without edges has one part, which is empty.
+template <class OfPiece>
+void by_band(int threads, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const OfPiece& of_piece) {
+  std::vector<int64_t> next(graph.offsets, graph.offsets + graph.rows);  // each row's first edge that was not walked
+  for (int64_t band = 0; band < bands.count; ++band) {
+    over_items(threads, pieces.count, [&](int64_t piece, int) {
+      const int64_t start = pieces.start(piece), stop = pieces.start(piece + 1);
+      std::vector<int64_t> ends(stop - start);
+      std::vector<int32_t> index, edge;  // of all parts, one after the other, so that rows can be prefetched early
+      index.reserve(graph.offsets[stop] - graph.offsets[start]);
+      if (graph.edge) edge.reserve(index.capacity());
+      for (int64_t n = start; n < stop; ++n) {
+        const int32_t *from = graph.index + next[n], *to = bands.end(band, from, graph.index + graph.offsets[n + 1]);
+        index.insert(index.end(), from, to);
+        ends[n - start] = to - graph.index;
+        if (graph.edge) edge.insert(edge.end(), graph.edge + next[n], graph.edge + ends[n - start]);
+      }
+      of_piece(piece, [&](const auto& run) EDGEWISE_INLINE_LAMBDA {
+        int64_t at = 0;
+        for (int64_t n = start; n < stop; ++n) {
+          const int64_t first = next[n], last = ends[n - start], known = int64_t(index.size()) - at;
+          const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
+          if (first < last || empty)
+            run(Part{n, 1, first, last, index.data() + at, known, bands.reach, begins, graph.edge ? edge.data() + at : nullptr});
+          at += last - first;
+          next[n] = last;
+        }
+      });
+    });
+  }
+}
 
 }  // namespace edgewise::EDGEWISE_ISA

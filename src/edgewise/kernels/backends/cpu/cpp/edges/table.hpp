@@ -10,7 +10,7 @@ enum Reduction { SUM = 0, MEAN = 1, MAX = 2, MIN = 3 };
 // y_i = ⊕_j w_ij x_j; weights [batch or 1, E, weight_heads] or null. A sum may add own x_i, where receivers are senders.
 struct Product {
   int threads = 1, reduce = SUM;
-  int64_t batch = 1;
+  int64_t batch = 1, senders = 0;
   int heads = 1, channels = 1, weight_heads = 1;
   bool both = false;  // of the gradient to a weight for each column: the edge counts in both directions
   Adjacency graph;

@@ -138,7 +138,7 @@ class NormalisedPerceptron {
       A *own = z + first * Kp, *sum = sums.data() + piece * Kp, *square = squares.data() + piece * Kp;
       for (int64_t tile = first; tile < first + rows; tile += TILE) {
         const int64_t last = std::min(tile + TILE, first + rows);
-        if (call.s) neighbours.run(0, tile, last);
+        if (call.s) neighbours.run_rows(0, tile, last);
         add_product<A>(read + tile * D, D, last - tile, up.data(), Kp, D, z + tile * Kp, Kp, bias.data());
         for (int64_t c = 0; c < Kp; c += W) {
           Vector<A> total = load(sum + c);
