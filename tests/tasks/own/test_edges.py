@@ -90,6 +90,22 @@ def test_which_file_an_edge_is_from_may_be_left_out(tmp_path) -> None:
         node_folder(folder, ignore="relation,minutes")
 
 
+def test_a_column_that_is_called_relation_is_the_file_s_own(tmp_path) -> None:
+    rows = "source,target,hours,relation\na,b,5,boss\nb,c,7,friend\nc,d,6,boss\n"
+    folder = write(tmp_path, edges=rows)
+    task = node_folder(folder, scale="none")
+    assert [(one.name, one.levels) for one in task.fitted.edges] == [("hours", ()), ("relation", ("boss", "friend"))]
+    again = node_folder(folder, scale="none", like=str(kept(task, tmp_path / "run")))
+    assert torch.equal(again.nodes.e, task.nodes.e) and torch.equal(task.elsewhere(tmp_path).nodes.e, task.nodes.e)
+    (tmp_path / "edges.csv").unlink()
+    write(tmp_path, edges_a=rows, edges_b="source,target,relation\na,c,boss\n")
+    told = r"edges-a\.csv: its column relation .*: rename it, or give --task\.ignore relation\n.*edges-b\.csv: its"
+    with pytest.raises(DataError, match=told):
+        node_folder(folder)
+    assert [one.name for one in node_folder(folder, ignore="relation").fitted.edges] == ["hours"]
+    assert task.elsewhere(tmp_path).nodes.e.shape[1] == 3
+
+
 def test_ends_that_are_said_or_found(tmp_path) -> None:
     folder = write(tmp_path, edges="via,one,two\na,b,c\nb,c,d\n")
     with pytest.raises(DataError, match="expected sender and receiver, or"):

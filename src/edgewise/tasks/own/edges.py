@@ -102,7 +102,8 @@ def columns_of(
 
     Symbols     known = the columns that are read and their kinds; None: all but the ends and those to be ignored
     Edge cases  a column that a file lacks holds no value there; one of 0 and 1 in a file holds numbers where it does in
-                another; of several files, a category says which one an edge is from, unless `relation` is to be ignored
+                another; of several files, a category says which one an edge is from, unless `relation` is to be
+                ignored; a column of that name is refused in several files, unless training read one
     """
     found, problems = [], list[str]()
     for one in edges:
@@ -111,8 +112,8 @@ def columns_of(
         columns, wrong = read_columns(one.file, one.table, names, known)
         found.append({column.name: column for column in columns})
         problems += wrong
-    merged = []
-    for name in dict.fromkeys(name for columns in found for name in columns):
+    merged, there = [], dict.fromkeys(name for columns in found for name in columns)
+    for name in there:
         parts = [columns.get(name) or _absent(name, one.table) for columns, one in zip(found, edges, strict=True)]
         kinds = {part.kind for part in parts if part.present.any()}
         if kinds == {"boolean", "number"} and _all_numbers(edges, name):
@@ -123,10 +124,17 @@ def columns_of(
             )
             continue
         merged.append(joined(parts, kinds.pop() if kinds else parts[0].kind))
-    lacking = [] if known is None else [name for name in known if name not in {one.name for one in merged} | {RELATION}]
+    own = [one.path for one in edges if RELATION in {*one.names} - {*one.ends, *ignored}]
+    if known is None:
+        made = len(edges) > 1 and RELATION not in ignored
+        what = f"its column {RELATION} is called as the feature that says which file an edge is from"
+        problems += [f"{path}: {what}: rename it, or give --task.ignore {RELATION}" for path in own if made]
+    else:
+        made = known.get(RELATION) == "category" and not own
+    lacking = [name for name in known or () if name not in there and not (made and name == RELATION)]
     if lacking:
         problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-    if (len(edges) > 1 and known is None and RELATION not in ignored) or RELATION in (known or {}):
+    if made:
         levels, sizes = tuple(one.path.stem for one in edges), [len(one.table) for one in edges]
         codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
         merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
