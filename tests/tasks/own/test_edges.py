@@ -106,6 +106,13 @@ def test_a_column_that_is_called_relation_is_the_file_s_own(tmp_path) -> None:
     assert task.elsewhere(tmp_path).nodes.e.shape[1] == 3
 
 
+def test_columns_of_edges_may_come_in_another_order_later(tmp_path) -> None:
+    """Each was read by the encoding of the one in its place."""
+    task = node_folder(write(tmp_path, edges="source,target,hours,age\na,b,5,40\nb,c,7,60\n"))
+    write(tmp_path, edges="source,target,age,hours\na,b,40,5\nb,c,60,7\n")
+    assert torch.equal(task.elsewhere(tmp_path).nodes.e, task.nodes.e)
+
+
 def test_ends_that_are_said_or_found(tmp_path) -> None:
     folder = write(tmp_path, edges="via,one,two\na,b,c\nb,c,d\n")
     with pytest.raises(DataError, match="expected sender and receiver, or"):

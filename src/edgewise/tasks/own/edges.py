@@ -113,7 +113,7 @@ def columns_of(
         found.append({column.name: column for column in columns})
         problems += wrong
     merged, there = [], dict.fromkeys(name for columns in found for name in columns)
-    for name in there:
+    for name in there if known is None else [name for name in known if name in there]:  # as they were in training
         parts = [columns.get(name) or _absent(name, one.table) for columns, one in zip(found, edges, strict=True)]
         kinds = {part.kind for part in parts if part.present.any()}
         if kinds == {"boolean", "number"} and _all_numbers(edges, name):
