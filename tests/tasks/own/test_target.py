@@ -36,6 +36,17 @@ def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
         node_folder(write(tmp_path, nodes_of(["1", "n7", *"123" * 9]), PAIR), target="number")
 
 
+def test_thousands_and_percent_are_numbers(tmp_path) -> None:
+    """They ended in Python's ValueError; 0% was a text."""
+    for labels, values in ((["1,200", "950", "-2,345"], [1200, 950, -2345]), (["10%", "0%", "5 %"], [10, 0, 5])):
+        nodes = nodes_of([f'"{label}"' for label in labels * 20])
+        assert node_folder(write(tmp_path, nodes, PAIR), target="number").nodes.labels[:3].tolist() == values
+        order = [label for _, label in sorted(zip(values, labels, strict=True))]
+        assert list(node_folder(str(tmp_path)).nodes.classes) == order
+    rates = node_folder(write(tmp_path, nodes_of(["0%", "12.5%", "7.25%"] * 20), PAIR))
+    assert isinstance(rates, NodeRegression) and rates.nodes.labels[:3].tolist() == [0, 12.5, 7.25]
+
+
 def test_texts_that_hardly_repeat_are_no_classes(tmp_path) -> None:
     names, thirty = [f"n{row}" for row in range(60)], [f"n{row % 30}" for row in range(60)]
     for blank in (0, 100):

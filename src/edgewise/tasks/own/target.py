@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
+from edgewise.tables.dialect import CODE
 from edgewise.tables.table import LARGEST, numbers_of
 
 UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of nodes that have none
@@ -94,7 +95,7 @@ def target_of(labels: Labels, wanted: Wanted, where: str, unit: str = "nodes", n
         order = sorted({*known})
         numbers = [_number(name) for name in order]
         if whole := None not in numbers and all(float(number or 0).is_integer() for number in numbers):
-            order.sort(key=float)
+            order.sort(key=lambda name: _number(name) or 0)
     numeric = isinstance(labels, np.ndarray) or None not in numbers
     if not len(known):
         raise DataError(f"{where}: no {unit[:-1]} has a label")
@@ -127,7 +128,7 @@ def _names(labels: list[str]) -> list[str]:
 
 def _number(name: str) -> float | None:
     """A label as a number, or None: a text, or a code such as 007."""
-    if len(name.lstrip("+-")) > 1 and name.lstrip("+-")[0] == "0" and name.lstrip("+-")[1] not in ".eE":
+    if CODE.fullmatch(name.lstrip("+-")):
         return None
     number = float(numbers_of([name])[0])
     return number if abs(number) <= LARGEST else None
