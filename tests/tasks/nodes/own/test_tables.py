@@ -3,6 +3,7 @@
 import pytest
 
 from edgewise.errors import DataError
+from edgewise.tables.table import Table
 from edgewise.tasks import NodeRegression, node_folder
 from tasks.nodes.own.test_folder import EDGES, NODES, write
 
@@ -56,3 +57,11 @@ def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
     assert isinstance(task, NodeRegression) and task.nodes.labels[:3].tolist() == [0.5, 1.5, 2.5]
     with pytest.raises(DataError, match=r"label holds numbers with fractions, and 'about 3': empty such cells"):
         node_folder(write(tmp_path, nodes + "n30;1;about 3\n", "a;b\nn0;n1\n"))
+
+
+def test_the_column_of_parts_is_read_once(tmp_path, monkeypatch) -> None:
+    """It was read once for each node, which took time with the square of their number."""
+    read, texts = [], Table.texts
+    monkeypatch.setattr(Table, "texts", lambda table, name: (read.append(name), texts(table, name))[1])
+    node_folder(write(tmp_path, NODES, EDGES))
+    assert read.count("split") == 1

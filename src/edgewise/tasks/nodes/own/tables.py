@@ -84,7 +84,9 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     ends = ends_of(links, number_of, problems)
     splits: Splits = {}
     try:
-        splits = named([table.texts(split)[row] for row in rows], lambda n: table.at(int(rows[n]))) if has_split else {}
+        if has_split:
+            parts = table.texts(split)
+            splits = named([parts[row] for row in rows], lambda n: table.at(int(rows[n])))
     except DataError as error:
         problems.add(str(error))
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
