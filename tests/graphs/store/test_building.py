@@ -154,6 +154,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"n.csv": "size\n1\n2\n3\n", "o.csv": "size,age\n1,2\n"}, "o.csv: its features are size, age; before: size"),
     ({"n.csv": "node\na\nb\nc\n"}, "e.csv: line 2: there is no node '0'"),
     ({"n.csv": "node\na\nb\na\n"}, "node 2: its name is that of a node before"),
+    ({"n.csv": "node,size\na,1\n,2\n,3\n"}, "n.csv: line 4: the node has no name"),
     ({"n.csv": "label,split\nu,train\nv,trian\nw,\n"}, "n.csv: line 3: the split 'trian' is none of"),
     ({"e.txt": ""}, "e.txt: files end in .csv, .parquet, .npy or .safetensors"),
     ({"missing": "e.npy"}, "e.npy: not a .npy or safetensors file with numbers"),

@@ -18,6 +18,10 @@ def test_rows_come_by_example_and_twice_is_once(tmp_path) -> None:
     table.write_text("graph,id,size\nb,x,1\na,y,2\nb,x,9\n", encoding="utf-8")
     read_members(table, ["a", "b"], "graph", "", set(), None, problems)
     assert problems == [f"{table}: line 4: 'x' of 'b' is there twice, with other cells in line 2"]
+    table.write_text("graph,id,size\nb,x,1\na,,2\na,,3\n", encoding="utf-8")
+    problems.clear()
+    read_members(table, ["a", "b"], "graph", "", set(), None, problems)
+    assert problems == [f"{table}: line {line}: the row of 'a' has no name" for line in (3, 4)]
     table.write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"none is called graph\. Give --task\.graph NAME"):
         read_members(table, ["a"], "graph", "", set(), None, [])

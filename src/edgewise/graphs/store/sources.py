@@ -15,6 +15,7 @@ from edgewise.files import check_header, reading
 from edgewise.graphs.checks import dense_tensor, shown
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
 from edgewise.tables.ends import ENDS, NODES, ends_called
+from edgewise.tables.lines import Problems
 from edgewise.tables.reading import is_table, names_in, pieces
 from edgewise.tables.table import Table
 
@@ -226,7 +227,7 @@ class NodeColumns:
         else:
             self.count += len(table)
         if "node" in about:
-            self._add_names(table.texts(about["node"]))
+            self._add_names(table, about["node"])
         if "label" in about:
             self.labels.append(self._classes(table, about["label"]))
         if "split" in about:
@@ -239,7 +240,13 @@ class NodeColumns:
             )
         self.kinds = kinds
 
-    def _add_names(self, names: list[str]) -> None:
+    def _add_names(self, table: Table, column: str) -> None:
+        names, problems = table.texts(column), Problems()
+        for row, name in enumerate(names):
+            if not name:
+                problems.add(f"{table.at(row)}: the node has no name")
+        if problems.count:
+            raise DataError(*problems.sentences())
         if self.names is None or self.texts is None:
             self.names = Names()
             self.texts = Writer(self.folder, "names", torch.uint8), Writer(self.folder, "name_ends", torch.int64)

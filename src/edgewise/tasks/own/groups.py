@@ -124,7 +124,9 @@ def _distinct(table: Table, groups: Sequence[str], names: Sequence[str], problem
     first: dict[tuple[str, str], int] = {}
     for row, key in enumerate(zip(groups, names, strict=True)):
         before = first.setdefault(key, row)
-        if before == row:
+        if not names[row]:
+            problems.add(f"{table.at(row)}: the row of {groups[row][:40]!r} has no name")
+        if before == row or not names[row]:
             continue
         cells = [column for column in table.columns.values() if not isinstance(column, str)]
         if any(column[row] != column[before] and column[row] == column[row] for column in cells):

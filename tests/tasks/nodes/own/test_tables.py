@@ -20,6 +20,8 @@ from tasks.nodes.own.test_folder import EDGES, NODES, write
         (NODES.replace(",test", ","), EDGES, "no node is in the test split"),
         (NODES.replace("red,test", ",test"), EDGES, "node [3d] of the test split has no label"),
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
+        (NODES + ",5,1,red,train\n", EDGES.replace("a\n", "\n"), r"line 6: the node has no name$"),
+        (NODES + ",,,,\n,5,,,\n", EDGES, r"line 6: the node has no name\n.*line 7: the node has no name$"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),
         ("node,age,label\n", EDGES, "it has no nodes: no line follows"),
         ("", EDGES, "nodes.csv: it holds no table: its first line must have the names"),

@@ -149,13 +149,13 @@ def _covering(table: Table, links: Sequence[EdgeFile], left_out: frozenset[str] 
 def _distinct(table: Table, names: Sequence[str], problems: Problems) -> Array:
     """The first row of each name; a later one must be the same."""
     first: dict[str, int] = {}
-    again = [(row, first[name]) for row, name in enumerate(names) if first.setdefault(name, row) != row]
-    for row, before in again:
-        if any(not _same(cells, row, before) for cells in table.columns.values()):
-            twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
-            problems.add(f"{table.at(row)}: the node {names[row][:40]!r} {twice}")
-        elif not names[row]:
+    for row, name in enumerate(names):
+        before = first.setdefault(name, row)
+        if not name:
             problems.add(f"{table.at(row)}: the node has no name")
+        elif before != row and any(not _same(cells, row, before) for cells in table.columns.values()):
+            twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
+            problems.add(f"{table.at(row)}: the node {name[:40]!r} {twice}")
     return np.fromiter(first.values(), np.int64, len(first))
 
 
