@@ -1,9 +1,11 @@
 """Columns by name."""
 
+import numpy as np
 import pytest
 
 from edgewise.errors import DataError
 from edgewise.tables.reading import read_table
+from edgewise.tables.table import numbers_of
 
 
 def test_a_csv_file(tmp_path):
@@ -16,3 +18,14 @@ def test_a_csv_file(tmp_path):
     assert table.at(1) == f"{path}: line 4"  # the empty line counts
     with pytest.raises(DataError, match="line 2: name is 'a, b', not a finite number"):
         table.numbers("name")
+
+
+def test_a_number_has_no_underscore(tmp_path):
+    """Python reads 1_2 as 12, so that names of districts became numbers."""
+    assert [bool(one) for one in np.isnan(numbers_of(["1_2", "12", "1_000.5"]))] == [True, False, True]
+    path = tmp_path / "nodes.csv"
+    path.write_text("ward\n1\n1_2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="line 3: ward is '1_2', not a finite number"):
+        read_table(path, ["ward"]).numbers("ward")
+    with pytest.raises(DataError, match="line 3: ward is '1_2', not a finite number"):
+        read_table(path, ["ward"], ["ward"]).numbers("ward")

@@ -37,8 +37,8 @@ class Table:
 
     In place of a column of another type stands that type's name. The file calls each row "line" 2, 3, ... or "row" 0,
     1, ... Of a column of numbers, `wrong` has the first cell that is none, and `strange` those, at most `SHOWN`, that
-    hold something else. `notes` say how the file is written, where that is unusual; `problems` which rows
-    are left out."""
+    hold something else, or a code such as 007. `notes` say how the file is written, where that is unusual; `problems`
+    which rows are left out."""
 
     path: Path
     columns: dict[str, Any]
@@ -104,13 +104,13 @@ def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
     """The numbers of a column of texts, NaN for what is none.
 
     Symbols     comma = whether they have a decimal comma
-    Edge cases  thousands may be parted by the other sign, and a number followed by %
+    Edge cases  thousands may be parted by the other sign, and a number followed by %; 1_2, a number to Python, is none
 
-    >>> numbers_of(["1", "1,234.5", "12 %", "x"]).tolist(), numbers_of(["1,5", "1.234,5"], comma=True).tolist()
+    >>> numbers_of(["1", "1,234.5", "12 %", "1_2"]).tolist(), numbers_of(["1,5", "1.234,5"], comma=True).tolist()
     ([1.0, 1234.5, 12.0, nan], [1.5, 1234.5])
     """
     try:
-        if max(map(len, cells), default=0) <= LONGEST:
+        if max(map(len, cells), default=0) <= LONGEST and not any("_" in cell for cell in cells):
             return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         pass
@@ -118,7 +118,7 @@ def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
 
 
 def _number(text: str | None, comma: bool = False) -> float:
-    if not text or len(text) > LONGEST:
+    if not text or len(text) > LONGEST or "_" in text:
         return float("nan")
     try:
         return float(text.replace(",", ".") if comma else text)
