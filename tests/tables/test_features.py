@@ -71,6 +71,15 @@ def test_a_column_whose_kind_is_known_is_not_guessed(tmp_path: Path) -> None:
             read(path, "a" if kind == "boolean" else "c", dict.fromkeys("ac", kind))  # type: ignore[arg-type]
 
 
+def test_codes_are_texts_wherever_they_come_first(tmp_path: Path) -> None:
+    """Behind the rows that are looked at, 01067 was the number 1067."""
+    zips = ["53113", "10115"] * 600 + ["01067"]
+    (column,) = columns(tmp_path, "zip\n" + "\n".join(zips) + "\n")
+    assert (column.kind, column.levels) == ("category", ("01067", "10115", "53113"))
+    (number,) = columns(tmp_path, "share\n" + "\n".join(["1", "0.5", "0"] * 400) + "\n")
+    assert number.kind == "number"
+
+
 def test_truth_values_may_be_written_as_numbers_with_a_point(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b,c\n1.0,1.0,1\n,0.0,0\n0.0,yes,0\n")
     (guessed,) = read(path, "a")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,13 +14,14 @@ import numpy as np
 
 from edgewise.errors import DataError
 from edgewise.files import reading
-from edgewise.tables.dialect import Dialect
+from edgewise.tables.dialect import CODE, Dialect
 from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, Texts, check_names, check_size, numbers_of
 
 PIECE = 1 << 16  # rows
 WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most
 MAX_LINE = 1 << 20  # characters
 PLAIN = Dialect()
+CODES = re.compile(rf"\n[ \t]*{CODE.pattern}[ \t]*\n", re.ASCII)
 
 
 def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig") -> Iterator[str]:
@@ -139,10 +141,16 @@ def _piece(
         no_numbers = np.flatnonzero(~(np.abs(values) <= LARGEST)).tolist()
         if no_numbers:
             wrong[name] = no_numbers[0], column[no_numbers[0]]
-            others = ((row, column[row]) for row in no_numbers if column[row].strip().lower() not in MISSING)
-            if first := list(islice(others, SHOWN)):
-                strange[name] = first
+        others = (row for row in no_numbers if column[row].strip().lower() not in MISSING)
+        if first := {*islice(others, SHOWN), *islice(_codes(column), SHOWN)}:
+            strange[name] = [(row, column[row]) for row in sorted(first)[:SHOWN]]
     return Table(path, columns, ("line", lines), wrong, strange)
+
+
+def _codes(column: Sequence[str]) -> Iterator[int]:
+    """The rows with a code such as 007; most columns have none, which a search of all cells at once shows soonest."""
+    if CODES.search("\n".join(["", *column, ""])):
+        yield from (row for row, cell in enumerate(column) if CODE.fullmatch(cell.strip()))
 
 
 def _counted(lines: Iterable[str], read: list[int]) -> Iterator[str]:
