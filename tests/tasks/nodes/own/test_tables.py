@@ -7,6 +7,8 @@ from edgewise.tables.table import Table
 from edgewise.tasks import NodeRegression, node_folder
 from tasks.nodes.own.test_folder import EDGES, NODES, write
 
+PARTS = ("train", "train", "valid", "test")
+
 
 @pytest.mark.parametrize(
     ("nodes", "edges", "told"),
@@ -67,3 +69,14 @@ def test_the_column_of_parts_is_read_once(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(Table, "texts", lambda table, name: (read.append(name), texts(table, name))[1])
     node_folder(write(tmp_path, NODES, EDGES))
     assert read.count("split") == 1
+
+
+@pytest.mark.parametrize("names", [[f"{10**18 + n}" for n in range(4)], ["1001", "1002", "007", "7"]])
+def test_numbers_that_name_nodes_are_found_as_they_are_written(tmp_path, names: list[str]) -> None:
+    """As numbers two of them were one."""
+    nodes = "age,user,label,split\n" + "".join(
+        f"{n},{name},{'uv'[n % 2]},{part}\n" for n, (name, part) in enumerate(zip(names, PARTS, strict=True))
+    )
+    task = node_folder(write(tmp_path, nodes, f"source,target\n{names[0]},{names[1]}\n{names[2]},{names[3]}\n"))
+    assert "user names the nodes: each end of an edge is one of its cells" in task.summary
+    assert task.graph().num_edges == 4 and task.nodes.x.shape == (4, 1)

@@ -18,6 +18,7 @@ from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, strangers
 from edgewise.tasks.own.rows import labels_of
 
 MAX_NODES = 1 << 21  # of a table: each has a name
+EXACT = 1 << 53  # below it a float64 holds every whole number
 
 Kinds = Mapping[str, Kind]
 
@@ -56,7 +57,10 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     has_split = how.labelled and split in file.names and split not in how.ignore
     named_by = _named(nodes, file, how, lower)
     texts = [name for name in (named_by, *labels, split) if name in file.names]
-    table = file.table(labels if how.labelled else (), texts)
+    needed = labels if how.labelled else ()
+    table = file.table(needed, texts)
+    if not named_by and how.id != "row" and file.dialect and (alike := _alike(table)):
+        table = file.table(needed, [*texts, *alike])
     if not len(table) and not table.problems:
         raise DataError(f"{nodes}: it has no nodes: no line follows the columns' names")
     if len(table) > MAX_NODES:
@@ -125,6 +129,12 @@ def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> s
             f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or --task.ignore the other"
         )
     return found[0] if found and not how.id else ""
+
+
+def _alike(table: Table) -> list[str]:
+    """The columns of numbers that may hold names, of which several are one number: codes, and beyond 2⁵³."""
+    numbers = {name: cells for name, cells in table.columns.items() if isinstance(cells, np.ndarray)}
+    return [name for name in numbers if name in table.strange or bool((np.abs(numbers[name]) >= EXACT).any())]
 
 
 def _covering(table: Table, links: Sequence[EdgeFile], left_out: frozenset[str] | set[str]) -> str | None:
