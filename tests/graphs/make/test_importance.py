@@ -96,6 +96,16 @@ def test_the_generator_decides_and_nodes_without_chance_are_never_drawn() -> Non
     assert set(sample_layers(graph, weight, only, [0], [200]).nodes.tolist()) == {0, 4}
 
 
+def test_whole_numbers_as_weights_are_not_cut_off() -> None:
+    graph, _, _ = skewed()
+    weight = torch.arange(graph.num_edges) % 4 + 1
+    whole, real = (
+        sample_layers(graph, w, importance(graph, weight), [3, 0], [5], torch.Generator().manual_seed(1))
+        for w in (weight, weight.float())
+    )
+    assert torch.equal(whole.weights[0], real.weights[0]) and whole.weights[0].dtype == torch.float32
+
+
 def test_what_cannot_be_sampled_is_refused() -> None:
     graph, weight, _ = skewed()
     chance = importance(graph, weight)
@@ -103,6 +113,12 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         importance(graph, 0 * weight)
     with pytest.raises(GraphError, match="no sender can be drawn"):
         importance(graph, weight / 0)
+    for wrong in (torch.nan, torch.inf):
+        with pytest.raises(GraphError, match="no sender can be drawn"):
+            importance(graph, torch.where(graph.senders == 3, wrong, weight), 0)
+    empty = Graph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 0)
+    with pytest.raises(GraphError, match="chance must hold numbers"):
+        sample_layers(empty, torch.ones(0), torch.ones(0), [], [2])
     with pytest.raises(ShapeError, match="one for each edge"):
         importance(graph, weight[1:])
     with pytest.raises(ShapeError, match=r"must have shape \[1[0-9]\], one for each"):

@@ -55,7 +55,7 @@ def importance(graph: Graph, weight: Tensor, power: float = 2.0) -> Tensor:
     column = squares.new_zeros(graph.num_senders).index_add(0, graph.senders, squares)
     chance = torch.where(column > 0, column ** (power / 2), 0)
     total = float(chance.sum())
-    if not 0 < total < torch.inf:
+    if not (0 < total < torch.inf and bool(squares.isfinite().all())):
         raise GraphError("no sender can be drawn: the weights are all 0, or not finite")
     return chance / total
 
@@ -76,6 +76,7 @@ def sample_layers(
     Shapes      seeds [S] integers -> `LayerSample` with len(sizes) graphs; the last has the seeds as receivers
     Errors      a graph whose receivers are not its senders; a seed out of range; a size below 1; a wrong `chance`
     Edge cases  unbiased wherever q(u) > 0 for every u with a weight; a receiver none of whose senders were drawn gets 0
+                weights that are whole numbers give fractions, in PyTorch's default dtype
     Cost        O(J + edges of the receivers) for each layer
     Differs     the estimate of each layer is unbiased; what follows a nonlinearity is consistent only, as in the paper
     Reference   Chen, Ma & Xiao, "FastGCN", 2018
@@ -97,9 +98,10 @@ def sample_layers(
     nodes = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device)
     checks.in_range(nodes, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
     cumulative = chance.double().cumsum(0)
-    if not bool((chance >= 0).all()) or not 0 < float(cumulative[-1]) < torch.inf:
+    if not bool((chance >= 0).all()) or not 0 < float(chance.double().sum()) < torch.inf:
         raise GraphError("chance must hold numbers of at least 0, one of them above it")
     graphs, weights = [], []
+    dtype = weight.dtype if weight.is_floating_point() else torch.get_default_dtype()
     device = "cpu" if generator is None else generator.device
     for count in counts:
         even = torch.rand(count, dtype=torch.float64, device=device, generator=generator).to(graph.device)
@@ -107,7 +109,7 @@ def sample_layers(
         hop, edges = _between(graph, nodes, drawn)
         factor = times / (count * chance.double()[drawn] / cumulative[-1])
         graphs.append(hop)
-        weights.append((weight[edges] * factor[hop.senders]).to(weight.dtype))
+        weights.append((weight[edges] * factor[hop.senders]).to(dtype))
         nodes = drawn
     return LayerSample(nodes, tuple(reversed(graphs)), tuple(reversed(weights)))
 
