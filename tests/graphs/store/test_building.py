@@ -152,6 +152,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"e.csv": "sender,receiver\n0,1\n", "f.csv": "sender,receiver,w\n0,1,2\n"}, "edge 1: 1 attributes, and 0 before"),
     ({"n.csv": "size\n1\nx\n3\n"}, "n.csv: line 3: size is 'x', not a finite number"),
     ({"n.csv": "size\n1\n2\n3\n", "o.csv": "size,age\n1,2\n"}, "o.csv: its features are size, age; before: size"),
+    ({"n.csv": "size\n"}, "edge 0: sender 0 is out of range: there are 0 nodes"),
     ({"n.csv": "node\na\nb\nc\n"}, "e.csv: line 2: there is no node '0'"),
     ({"n.csv": "node\na\nb\na\n"}, "node 2: its name is that of a node before"),
     ({"n.csv": "node,size\na,1\n,2\n,3\n"}, "n.csv: line 4: the node has no name"),

@@ -74,7 +74,7 @@ def build_store(
             else:
                 columns.add(part, f"nodes[{number}]")
         arrays, classes = columns.finish()
-        known: int | None = columns.count or None if count is None else count
+        known = columns.count if count is None and columns.kinds else count
 
         def blocks() -> Iterator[tuple[Array, Array, Array | None]]:
             for number, part in enumerate(edges):
