@@ -81,6 +81,22 @@ def test_both_ways_each_once(tmp_path: Path) -> None:
     assert Graph.open(tmp_path / "store") == expected
 
 
+@pytest.mark.usefixtures("small_runs")
+@pytest.mark.parametrize("step", [1, 700, EDGES])
+def test_an_edge_that_is_listed_has_its_own_attributes_both_ways(tmp_path: Path, step: int) -> None:
+    """They were those of the one turned around, where that came in an earlier piece."""
+    senders, receivers, e = edge_list()
+    pairs = [*zip(senders.tolist(), receivers.tolist(), strict=True)]
+    expected = {pair[::-1]: row for pair, row in zip(pairs[::-1], e.tolist()[::-1], strict=True)}
+    expected |= dict(zip(pairs[::-1], e.tolist()[::-1], strict=True))
+    pieces = [slice(n, n + step) for n in range(0, EDGES, step)]
+    build_store(tmp_path / "store", [(senders[p], receivers[p], e[p]) for p in pieces], NODES, undirected=True)
+    store = Store.open(tmp_path / "store")
+    assert store.e is not None
+    found = zip(store.graph.edge_index().T.tolist(), store.e.rows(0, store.graph.num_edges).tolist(), strict=True)
+    assert {tuple(pair): row for pair, row in found} == expected
+
+
 def test_the_arrays_are_plain_safetensors(tmp_path: Path) -> None:
     senders, receivers, _ = edge_list()
     build_store(tmp_path / "store", [(senders, receivers, None)])

@@ -37,9 +37,10 @@ def build_store(
 
     Symbols     edges = files, or an iterable of (senders, receivers, attributes [*, D] or None); nodes = files, or an
                 iterable of what is known of the next ones (x [*, C], labels [*], masks), or how many; memory = bytes
-                that it may take, about; undirected: every node also listens to those that listen to it, each once;
-                features = the type that x is stored in (float32, float16, bfloat16, int8); ends = the columns of tables
-                with senders and receivers; empty: `sender` and `receiver`, `source` and `target`, `from` and `to`, ...
+                that it may take, about; undirected: every node also listens to those that listen to it, each once, with
+                the attributes of the first such edge, or else of the first one turned around; features = the type that
+                x is stored in (float32, float16, bfloat16, int8); ends = the columns of tables with senders and
+                receivers; empty: `sender` and `receiver`, `source` and `target`, `from` and `to`, ...
     Errors      GraphError: edges or nodes in memory that are none; DataError: a file that is missing, malformed or
                 does not fit the others, a node without a number or a name, a number so large that most nodes would
                 have no edge, a disk that is full, or something at `store` already
@@ -123,7 +124,7 @@ def _write_edges(
     for senders, receivers, e in blocks():
         if sorter is None:
             width = 0 if e is None else e.shape[1]
-            sorter = EdgeSorter(folder, memory, width)
+            sorter = EdgeSorter(folder, memory, width + 1 if width and undirected else width)
         if (0 if e is None else e.shape[1]) != width:
             raise DataError(f"edge {number:,}: {0 if e is None else e.shape[1]} attributes, and {width} before")
         if len(senders):
@@ -131,9 +132,9 @@ def _write_edges(
             if most >= (MAX_NODES if nodes is None else nodes) or min(senders.min(), receivers.min()) < 0:
                 _refuse(senders, receivers, number, MAX_NODES if nodes is None else nodes)
             largest = max(largest, most)
-        sorter.add(senders, receivers, e)
+        sorter.add(senders, receivers, _marked(e, 0) if undirected else e)
         if undirected:
-            sorter.add(receivers, senders, e)
+            sorter.add(receivers, senders, _marked(e, 1))
         number += len(senders)
     count = largest + 1 if nodes is None else nodes
     if nodes is None and count > SPARSEST * number + ALWAYS:
@@ -143,8 +144,8 @@ def _write_edges(
     offsets, numbers = _Offsets(folder, count), Writer(folder, "e", torch.float32, (width,)) if width else None
     for keys, e in () if sorter is None else sorter.pieces():
         if undirected:
-            kept = np.concatenate([[True], keys[1:] != keys[:-1]]) if len(keys) else keys > 0
-            keys, e = keys[kept], e[kept]
+            kept = _kept(keys, e)
+            keys, e = keys[kept], e[kept, :width]
         of_senders.write(torch.from_numpy((keys & LOW).astype(np.int64)))
         offsets.add(keys)
         if numbers is not None:
@@ -153,6 +154,21 @@ def _write_edges(
         file.unlink(missing_ok=True)
     done = [offsets.finish(), of_senders, *([numbers] if numbers is not None else [])]
     return count, {writer.name: writer.finish() for writer in done}
+
+
+def _marked(e: Array | None, turned: int) -> Array | None:
+    """Attributes, and behind them whether their edge was turned around."""
+    return e if e is None or not e.shape[1] else np.column_stack([e, np.full(len(e), turned, np.float32)])
+
+
+def _kept(keys: Array, e: Array) -> Array:
+    """Of the edges of each key the first that was not turned around, or else the first."""
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)])
+    if not e.shape[1] or not len(keys):
+        return first
+    listed = np.where(e[:, -1] == 0, np.arange(len(keys)), len(keys))
+    soonest = np.minimum.reduceat(listed, first)
+    return np.where(soonest < len(keys), soonest, first)
 
 
 def _refuse(senders: Array, receivers: Array, number: int, nodes: int) -> None:
