@@ -201,6 +201,9 @@ def test_a_store_is_not_overwritten_and_features_must_fit_their_type(tmp_path: P
         build_store(tmp_path / "other", [([0], [1], None)], nodes, features=torch.float16)
     with pytest.raises(DataError, match="no int8"):
         build_store(tmp_path / "other", [([0], [1], None)], [{"x": torch.tensor([[0.5]] * 2)}], features=torch.int8)
+    fractions = {"x": torch.ones(2, 1), "labels": torch.tensor([0.2, 1.7])}
+    with pytest.raises(DataError, match=r"labels of nodes\[0\] must be whole numbers \[N\], not float32"):
+        build_store(tmp_path / "other", [([0], [1], None)], [fractions])
     with pytest.raises(DataError, match="64 MB or more"):
         build_store(tmp_path / "other", [([0], [1], None)], memory=1000)
 

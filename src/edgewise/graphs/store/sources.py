@@ -194,6 +194,9 @@ class NodeColumns:
             numbers = dense_tensor(given, f"{name} of {where}", axes)
             if numbers.ndim != axes.count(",") + 1 or len(numbers) != len(rows["x"]):
                 raise DataError(f"{name} of {where} must be {axes} for N nodes, not {shown(numbers)}")
+        if "labels" in rows and rows["labels"].is_floating_point():
+            dtype = str(rows["labels"].dtype).removeprefix("torch.")
+            raise DataError(f"labels of {where} must be whole numbers [N], not {dtype}")
         self._add_features(rows["x"], where)
         if "labels" in rows:
             self.labels.append(rows["labels"].numpy().clip(min=-1).astype(np.int32))
