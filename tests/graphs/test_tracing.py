@@ -1,8 +1,11 @@
+import copy
+
 import pytest
 import torch
 
 from edgewise import Graph, GraphError, aggregate, collect, radius_graph
 from edgewise.graphs.tracing import constant, is_real, is_traced, is_transformed, plain, untransformed
+from edgewise.kernels import ends
 
 N = 12
 
@@ -53,6 +56,28 @@ def test_a_graph_built_inside_a_transform_is_a_plain_graph():
     torch.testing.assert_close(found, leaf.grad)
     assert made[0].senders.tolist() == made[1].senders.tolist()
     assert made[0].transpose()[0].senders.tolist() == made[1].transpose()[0].senders.tolist()
+
+
+MADE = {
+    "batch": lambda: Graph.batch([Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3) for _ in range(2)]),
+    "symmetrise": lambda: Graph.from_edge_index([[0, 1], [1, 5]], 6).symmetrise(),
+    "coalesce": lambda: Graph.from_edge_index([[0, 0, 2], [1, 1, 5]], 6).coalesce(),
+    "subgraph": lambda: Graph.from_edge_index([[0, 6], [1, 5]], 7).subgraph(range(6)),
+    "from_csr": lambda: Graph.from_csr([0, 1, 2, 2, 2, 2, 2], [1, 0], 6),
+    "deepcopy": lambda: copy.deepcopy(Graph.from_edge_index([[0, 1], [1, 5]], 6)),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_a_graph_that_inference_mode_has_made_can_be_trained_on(make):
+    with torch.inference_mode():
+        graph = make()
+        graph.receivers, graph.sizes, graph.transpose()
+    x = torch.randn(6, 2, requires_grad=True)
+    sum(end.square().sum() for end in ends(graph, x)).backward()
+    assert x.grad is not None and not any(
+        value.is_inference() for value in vars(graph).values() if isinstance(value, torch.Tensor)
+    )
 
 
 def test_vmap_over_a_graph_is_refused_with_what_would_be_right():

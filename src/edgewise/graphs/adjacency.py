@@ -11,7 +11,7 @@ from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
-from edgewise.graphs.tracing import plain, untransformed
+from edgewise.graphs.tracing import lasting, plain, untransformed
 from edgewise.memory import check_fits
 
 T = TypeVar("T")
@@ -136,12 +136,12 @@ class Adjacency:
         self, num_receivers: int, num_senders: int, offset: int, device: torch.device | str = "cpu", **forms: Any
     ) -> None:
         fields = {"num_receivers": num_receivers, "num_senders": num_senders, "offset": offset}
-        fields |= {"device": torch.device(device), "rule": None, "_order": None} | {k: plain(forms[k]) for k in forms}
+        fields |= {"device": torch.device(device), "rule": None, "_order": None} | {k: lasting(forms[k]) for k in forms}
         fields["is_complete"] = isinstance(fields["rule"], Complete)
         fields["is_square"] = num_receivers == num_senders and offset == 0
         self.__dict__.update(fields, _definition=tuple(fields), _memo={}, _versions=[])
-        for name, form in forms.items():
-            self.watch(name, form)
+        for name in forms:
+            self.watch(name, fields[name])
 
     # Forms. One that was given at construction is an attribute already and hides the property that would derive it.
 
@@ -396,5 +396,5 @@ class Adjacency:
 
 def _moved(value: Any, device: torch.device) -> Any:
     if hasattr(value, "to"):  # also what a partition fetches rows by
-        return value.to(device)
+        return lasting(value.to(device))
     return tuple(_moved(part, device) for part in value) if isinstance(value, tuple) else value

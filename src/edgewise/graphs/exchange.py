@@ -15,6 +15,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, GraphError, S
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
 from edgewise.graphs.store.layout import mapped_edges
+from edgewise.graphs.tracing import lasting
 
 if TYPE_CHECKING:
     import networkx
@@ -70,7 +71,8 @@ class Exchange(Adjacency):
         >>> Graph.open(store)
         Graph(3 receivers, 3 senders, 3 edges)
         """
-        nodes, offsets, senders = mapped_edges(store)
+        with torch.inference_mode(False):  # what it makes would be copied
+            nodes, offsets, senders = mapped_edges(store)
         return cls._of(nodes, nodes, offsets=offsets, _compact=(offsets, senders), _store=str(store))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -78,7 +80,8 @@ class Exchange(Adjacency):
         return super().__getstate__() if stored is None else {"_store": stored}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(vars(self.open(state["_store"])) if "_store" in state and "device" not in state else state)
+        known = vars(self.open(state["_store"])) if "_store" in state and "device" not in state else state
+        vars(self).update({name: lasting(value) for name, value in known.items()})
 
     @classmethod
     def from_networkx(cls, graph: networkx.Graph[Any]) -> Self:

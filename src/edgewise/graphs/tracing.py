@@ -100,3 +100,16 @@ def plain(value: T) -> T:
             raise GraphError("vmap cannot batch a graph, which is one for the whole batch; Graph.batch joins several")
         value = get_unwrapped(value)  # type: ignore[assignment]
     return value
+
+
+def lasting(value: T) -> T:
+    """Tensors that outlive what they are made in: `plain` ones, and copies of those that inference mode has made."""
+    value = plain(value)
+    if isinstance(value, tuple):
+        return tuple(map(lasting, value))  # type: ignore[return-value]
+    if torch.compiler.is_dynamo_compiling() or type(value) not in PLAIN:
+        return value
+    if isinstance(value, Tensor) and value.is_inference():
+        with untransformed(value):
+            return value.clone()  # type: ignore[return-value]
+    return value

@@ -31,6 +31,9 @@ def test_a_graph_is_mapped_and_pickled_by_its_path(store: Path) -> None:
     assert len(state) < 1000
     assert pickle.loads(state) == graph  # noqa: S301 - our own
     assert graph.rows(3, 8) == in_memory().rows(3, 8)
+    with torch.inference_mode():
+        opened = Graph.open(store)
+    assert not any(part.is_inference() for part in opened._compact)
 
 
 def test_opening_reads_no_edges(store: Path) -> None:
