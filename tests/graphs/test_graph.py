@@ -184,6 +184,14 @@ def test_graphs_are_pickled_and_copied_without_what_is_derived(graph: Graph) -> 
             assert torch.equal(again.sort_edges(graph._order), graph.sort_edges(graph._order))
 
 
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda graph: pickle.loads(pickle.dumps(graph))])  # noqa: S301
+def test_a_copy_whose_tensors_are_written_says_so(again) -> None:
+    graph = again(Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3))
+    graph.senders.zero_()
+    with pytest.raises(GraphError, match="its senders were written in place"):
+        graph.transpose()
+
+
 def test_memo_builds_once() -> None:
     graph, built = causal(3), []
     for _ in range(2):

@@ -77,11 +77,15 @@ class Exchange(Adjacency):
 
     def __getstate__(self) -> dict[str, Any]:
         stored = vars(self).get("_store")
-        return super().__getstate__() if stored is None else {"_store": stored}
+        return {"_store": stored} if stored is not None and self.device.type == "cpu" else super().__getstate__()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        known = vars(self.open(state["_store"])) if "_store" in state and "device" not in state else state
-        vars(self).update({name: lasting(value) for name, value in known.items()})
+        if "device" not in state:
+            vars(self).update(vars(self.open(state["_store"])))
+            return
+        vars(self).update({name: lasting(value) for name, value in state.items()})
+        for name in self._definition:
+            self.watch(name, vars(self)[name])
 
     @classmethod
     def from_networkx(cls, graph: networkx.Graph[Any]) -> Self:

@@ -1,5 +1,6 @@
 """A store that was cut short, changed or written by somebody else is an error that names the file."""
 
+import copy
 import json
 import pickle
 import time
@@ -31,6 +32,7 @@ def test_a_graph_is_mapped_and_pickled_by_its_path(store: Path) -> None:
     assert len(state) < 1000
     assert pickle.loads(state) == graph  # noqa: S301 - our own
     assert graph.rows(3, 8) == in_memory().rows(3, 8)
+    assert copy.deepcopy(Graph.open(store).to("meta")).device.type == "meta"
     with torch.inference_mode():
         opened = Graph.open(store)
     assert not any(part.is_inference() for part in opened._compact)
