@@ -192,6 +192,18 @@ def test_a_copy_whose_tensors_are_written_says_so(again) -> None:
         graph.transpose()
 
 
+def test_a_graph_moves_while_another_thread_reads_of_it() -> None:
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
+
+    class Elsewhere:
+        def to(self, device: torch.device) -> None:
+            assert len(graph.receivers) == 3  # derived meanwhile
+
+    vars(graph)["halo"] = Elsewhere()
+    assert graph.sizes.tolist() == [3]  # which lies behind it
+    assert graph.to("meta").device.type == "meta"
+
+
 def test_memo_builds_once() -> None:
     graph, built = causal(3), []
     for _ in range(2):

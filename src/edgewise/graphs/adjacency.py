@@ -348,7 +348,7 @@ class Adjacency:
         if device == self.device:
             return self
         graph = type(self).__new__(type(self))
-        moved = {name: _moved(value, device) for name, value in self.__dict__.items()}
+        moved = {name: _moved(value, device) for name, value in self.__dict__.copy().items()}
         graph.__dict__.update(moved, device=device, _memo={}, _versions=[])
         for name, value in moved.items():
             graph.watch(name, value)
