@@ -68,6 +68,22 @@ def test_only_what_is_within_reach_is_left_out() -> None:
     assert nodes.tolist() == [False, True, True, True, False]
 
 
+@pytest.mark.parametrize("of", ["nodes", "edges"])
+def test_what_reads_further_than_along_its_edges_is_left_out_of_everything(of: str) -> None:
+    class Listens(nn.Module):
+        def forward(self, graph: Graph, x: Tensor) -> Tensor:
+            y = aggregate(graph, x)
+            return y + (x.mean(-2) if of == "nodes" else aggregate(graph, y.mean(-2).expand_as(x)))
+
+    x = torch.randn(5, 2)
+    explained = Explained(Listens(), (PATH, x), (1, 0))
+    assert all(bool(reach.all()) for reach in within_reach(explained))
+    why = explain(Listens(), PATH, x, (1, 0), "leave-one-out")
+    for node in range(5):
+        without = Listens()(PATH, x.index_fill(0, torch.tensor(node), 0.0))[1, 0]
+        assert float(why.nodes[node]) == pytest.approx(explained.value - float(without), abs=1e-6)
+
+
 def test_a_learned_mask_finds_the_edges_that_a_model_reads() -> None:
     class Reads(nn.Module):
         def forward(self, graph: Graph, x: Tensor) -> Tensor:

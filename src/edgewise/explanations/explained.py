@@ -75,7 +75,7 @@ class Explained:
 
     @property
     def hops(self) -> int:
-        """How many calls read the edges: what is further away from a node has no influence on it."""
+        """How many calls read the edges: along them, what is further away from a node has no influence on it."""
         with torch.no_grad():
             self(None, torch.ones(self.edges.num_edges))
         return self.calls

@@ -14,7 +14,7 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 
 LEAST = 64  # nodes: a smaller graph is read whole
-SAME = 1e-4  # relative, by which the output on the small graph may differ by rounding: float32, a different order
+SAME = 1e-4  # relative, by which the output without what is far may differ by rounding: float32, a different order
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,12 @@ def around(explained: Explained) -> Near | None:
         made = Explained(explained.model, (small, _rows(x, nodes), *more), target, small, baseline, place)
     except EdgewiseError:
         return None
-    if abs(made.value - explained.value) > SAME * max(1.0, abs(explained.value)):
-        return None
-    return Near(made, nodes, edges, graph)
+    return Near(made, nodes, edges, graph) if same(made.value, explained.value) else None
+
+
+def same(value: float, whole: float) -> bool:
+    """Whether an output without what is far away is, but for rounding, the one of the whole graph."""
+    return abs(value - whole) <= SAME * max(1.0, abs(whole))
 
 
 def _rows(x: Any, nodes: Tensor) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise.errors import ExplanationError
 from edgewise.explanations.attention import Scores
 from edgewise.explanations.explained import Explained
+from edgewise.explanations.reach import same
 
 STEPS, RATE = 60, 0.2  # of the learned masks, with Adam
 SIZE, ENTROPY = 0.5, 0.1  # how much a mask's mean and its mean entropy weigh against the output's whole change
@@ -35,17 +37,32 @@ def _one_by_one(explained: Explained, reach: Tensor, of_edges: bool) -> Tensor:
 
 
 def within_reach(explained: Explained) -> tuple[Tensor, Tensor]:
-    """Which edges [E] and nodes [J] can have an influence, by how many layers lie between."""
+    """Which edges [E] and nodes [J] can have an influence, by how many layers lie between.
+
+    Edge cases  all, where the output is another without those further away: where a model reads the whole graph
+                otherwise than along its edges (a virtual node, attention among all nodes, a norm over them)
+    """
     graph, node = explained.edges, explained.node
+    everything = torch.ones(graph.num_edges, dtype=torch.bool), torch.ones(explained.num_nodes, dtype=torch.bool)
     if node is None or explained.alone or not graph.is_square:
-        return torch.ones(graph.num_edges, dtype=torch.bool), torch.ones(explained.num_nodes, dtype=torch.bool)
+        return everything
     near = torch.zeros(graph.num_receivers, dtype=torch.bool)
     near[node] = True
     edges = near[graph.receivers]
     for _ in range(explained.hops):
         edges = near[graph.receivers]
         near = near.index_put((graph.senders[edges],), torch.tensor(True))
-    return edges, near
+    return (edges, near) if _is_enough(explained, edges, near) else everything
+
+
+@torch.no_grad()
+def _is_enough(explained: Explained, edges: Tensor, nodes: Tensor) -> bool:
+    """Whether the output is the same with the other nodes at the baseline, and without the other edges."""
+    try:
+        without = explained(nodes.float()), explained(None, edges.float(), removing=True)
+    except ExplanationError:  # it is no number without them
+        return False
+    return all(same(float(value), explained.value) for value in without)
 
 
 def learned(explained: Explained) -> Scores:
