@@ -98,6 +98,16 @@ def test_sparse_features_give_what_dense_ones_give(kind):
     assert torch.allclose(layer(messy_graph(), sparse), layer(messy_graph(), dense), atol=1e-6)
 
 
+@pytest.mark.parametrize("edges", [0, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_rows_of_a_graph_read_what_they_read_in_the_whole(kind, edges):
+    graph, x = messy_graph(), leaf(7, 5)
+    layer = kind(5, 4, heads=2, edges=edges).double()
+    e = leaf(graph.num_edges, edges, seed=1) if edges else None
+    some = None if e is None else e[(graph.receivers >= 3) & (graph.receivers < 7)]
+    assert torch.allclose(layer(graph.rows(3, 7), x, some), layer(graph, x, e)[3:7], atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_receivers_of_a_single_x_must_be_among_the_senders(kind):
     with pytest.raises(ShapeError, match=r"a pair, \(x_receivers, x_senders\)"):

@@ -136,14 +136,16 @@ def parts_of_both(graph: Graph, x: Sides, linear: Linear, count: int) -> tuple[t
 @cached
 def _loops(graph: Graph) -> tuple[Graph, Tensor | None, Tensor]:
     """The graph with self-loops; the receivers that lacked one, if any; and each edge's number among both."""
-    own = graph.receivers + graph.offset == graph.senders
+    first, last = graph.offset, graph.offset + graph.num_receivers
+    own = graph.receivers + first == graph.senders
     alone = torch.ones(graph.num_receivers, dtype=torch.bool, device=graph.device)
     alone[graph.receivers[own]] = False
     missing = alone.nonzero().flatten()
-    edges = torch.stack([torch.cat([graph.senders, missing + graph.offset]), torch.cat([graph.receivers, missing])])
-    looped = Graph.from_edge_index(edges, graph.num_senders, graph.num_receivers)
+    loops = missing + first
+    edges = torch.stack([torch.cat([graph.senders, loops]), torch.cat([graph.receivers + first, loops])])
+    looped = Graph.from_edge_index(edges, graph.num_senders, last)
     order = looped.sort_edges(torch.arange(edges.shape[1], device=graph.device))
-    return looped, missing if len(missing) else None, order
+    return looped.rows(first, last), missing if len(missing) else None, order
 
 
 def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor | None]:
