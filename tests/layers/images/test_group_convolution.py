@@ -85,12 +85,13 @@ def by_definition(layer, group, mask, p, x):
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("group", [P4, P4M, PlaneGroup(3, True)], ids=str)
-@pytest.mark.parametrize("given", ["lattice", "positions"])
+@pytest.mark.parametrize("given", ["lattice", "positions", "whole numbers"])
 def test_it_is_the_sum_of_the_definition_and_so_is_its_gradient(group, which, given):
     layer, p = layers(group, radius=1.5)[which], torch.cartesian_prod(torch.arange(2), torch.arange(3)).double()
     graph = disc(2, 3, radius=1.5)
     x = torch.randn(6, *poses(layer, group), 2, dtype=torch.float64, requires_grad=True)
-    found = layer(graph, x) if given == "lattice" else layer(graph, x, p)
+    places = {"lattice": (), "positions": (p,), "whole numbers": (p.long(),)}[given]
+    found = layer(graph, x, *places)
     expected = by_definition(layer, group, graph.dense_mask(), p, x if which else x[:, None])
     projection = torch.randn_like(expected)
     assert (found - expected).abs().max() < 1e-12

@@ -134,7 +134,8 @@ class _PlaneConvolution(nn.Module):
             raise ShapeError(f"the features of {wanted} were expected, not {list(x.shape)}")
         check_alike(x, W)
         if p is not None:
-            y = self._over_edges(graph, x, W, on_plane(graph, p, cell))
+            p_ij = on_plane(graph, p, cell)
+            y = self._over_edges(graph, x, W, p_ij if p_ij.is_floating_point() else p_ij.to(x.dtype))
         elif isinstance(graph.rule, Disc) and graph.is_square:
             y = self._over_lattice(graph, graph.rule, x, W)
         else:
