@@ -249,6 +249,9 @@ def test_what_does_not_fit_is_refused():
         GraphormerAttention(4, 2, edges=3)(graph, x)
     with pytest.raises(ConfigError, match="diffusion, random-walk"):
         KernelAttention(4, 2, "heat")
+    for options in ({"beta": 1.5}, {"beta": 0.0}, {"beta": float("nan")}, {"steps": 0}, {"steps": -1}):
+        with pytest.raises(ConfigError, match=r"0 < beta <= 1 and steps of at least 1"):
+            KernelAttention(4, 2, "random-walk", **options)
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])

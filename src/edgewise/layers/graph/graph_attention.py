@@ -302,7 +302,8 @@ class KernelAttention(MultiHeadAttention):
                 K = exp(-β L) ("diffusion"), or (I - β L)^p ("random-walk"), L = I - D^-½ A D^-½
     Symbols     kernel = the name of K; beta = β; steps = p
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width, or another kernel
+    Errors      ConfigError for heads that do not divide the width, another kernel, or a random walk without
+                0 < β <= 1, beyond which entries of K are below 0, and p >= 1
     Edge cases  members of a batch do not attend to each other, nor i to j where K_ij is 0 (further than p steps, or
                 another component); self-loops and directions do not count; an isolated node attends to itself
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
@@ -322,6 +323,8 @@ class KernelAttention(MultiHeadAttention):
         super().__init__(width, heads, dropout=dropout)
         if kernel not in ("diffusion", "random-walk"):
             raise ConfigError(f"kernel {kernel!r} is unknown: choose one of diffusion, random-walk")
+        if kernel == "random-walk" and not (0 < beta <= 1 and steps >= 1):
+            raise ConfigError(f"a random walk needs 0 < beta <= 1 and steps of at least 1, not {beta} and {steps}")
         self.kernel = (kernel, float(beta), 0 if kernel == "diffusion" else steps)
 
     def forward(  # type: ignore[override]

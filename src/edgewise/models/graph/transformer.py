@@ -95,8 +95,8 @@ def _kernel(
 
     Args:
         kernel: "diffusion", exp(-β L), or "random-walk", (I - β L)^p.
-        beta: How far the kernel reaches, β.
-        steps: Steps p of the random walk.
+        beta: How far the kernel reaches, β; of a random walk at most 1.
+        steps: Steps p of the random walk, at least 1.
     """
     return layers.KernelAttention(at.width, at.heads, kernel, beta, steps, at.dropout)
 
