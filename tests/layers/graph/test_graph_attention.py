@@ -6,7 +6,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from edgewise import ConfigError, Graph, ShapeError, complete, record
+from edgewise import ConfigError, Graph, GraphError, ShapeError, complete, record
 from edgewise.layers import (
     CentralityEncoding,
     EdgeTransformerBlock,
@@ -252,6 +252,8 @@ def test_what_does_not_fit_is_refused():
     for options in ({"beta": 1.5}, {"beta": 0.0}, {"beta": float("nan")}, {"steps": 0}, {"steps": -1}):
         with pytest.raises(ConfigError, match=r"0 < beta <= 1 and steps of at least 1"):
             KernelAttention(4, 2, "random-walk", **options)
+    with pytest.raises(GraphError, match="the same nodes"):
+        CentralityEncoding(4)(Graph.from_edge_index([[0, 1, 2], [0, 0, 0]], 3, num_receivers=1), torch.zeros(1, 4))
 
 
 @pytest.mark.parametrize("order", ["pre", "post"])

@@ -286,6 +286,7 @@ class CentralityEncoding(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x, self.in_degree.shape[1], self.in_degree)
+        graph.require_square("a centrality encoding")
         largest = len(self.in_degree) - 1
         incoming, outgoing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
         return x + self.in_degree[incoming] + self.out_degree[outgoing]
