@@ -82,6 +82,8 @@ def test_relevance_is_the_gradient_times_the_input():
         ends = [one.read_out(min_cut_pool(BATCH, h, s))[int(node >= 4), 1] for h in moved]
         assert found[node].item() == pytest.approx((ends[0] - ends[1]).item() / 2e-6, abs=1e-7)
     assert not one.training
+    with torch.inference_mode():
+        assert torch.equal(one.relevance(BATCH, x * 1, output=1), found)
 
 
 @pytest.mark.parametrize(

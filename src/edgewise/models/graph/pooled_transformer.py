@@ -146,6 +146,9 @@ class PooledTransformer(nn.Module):
             >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
             torch.Size([2])
         """
+        if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
+            with torch.inference_mode(False):
+                return self.relevance(graph, x.clone(), output)
         was_training = self.training
         self.eval()
         try:
