@@ -178,9 +178,11 @@ class EigenspaceEncoding(nn.Module):
         W = self.rho.maps[-1][0]
         check_nodes(graph, x, len(W), W)
         spectra = spectra_of(graph, self.count + 1)
-        whole = spectra.values[:, -1:] - spectra.values[:, :-1] > 1e-6
-        read = torch.stack([spectra.values[:, :-1][spectra.part], spectra.projections()[:, :-1]], -1).to(x.dtype)
-        return x + self.rho((self.phi(read) * whole[spectra.part].to(x.dtype).unsqueeze(-1)).sum(-2))
+        values = spectra.values[spectra.part]
+        last = (values > 2 - 1e-6) & (spectra.vectors != 0)  # occurs once, and its vector is nowhere 0 as padding is
+        whole = ((values[:, -1:] - values > 1e-6) | last)[:, :-1]
+        read = torch.stack([values, spectra.projections()], -1)[:, :-1].to(x.dtype)
+        return x + self.rho((self.phi(read) * whole.to(x.dtype).unsqueeze(-1)).sum(-2))
 
     @staticmethod
     def example() -> Example:
