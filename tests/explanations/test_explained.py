@@ -40,11 +40,12 @@ def test_features_are_gated_towards_their_baseline() -> None:
     torch.testing.assert_close(explained(g), layer(GRAPH, 1 + g[:, None] * (x - 1)).sum())
 
 
-def test_sparse_features_are_gated_as_the_dense_ones() -> None:
+@pytest.mark.parametrize("baseline", [0, 1.0, torch.tensor([0.2, 0.0, 0.5])], ids=["zero", "one", "mean"])
+def test_sparse_features_become_the_baseline_as_the_dense_ones(baseline: float | torch.Tensor) -> None:
     layer = GCN(3, 2)
     words = SparseFeatures(Graph.from_csr(torch.tensor([0, 2, 2, 3]), torch.tensor([0, 2, 1]), 3), torch.ones(3))
     g = torch.tensor([0.5, 0.0, 2.0])
-    sparse, dense = (Explained(layer, (GRAPH, x), (0, 1)) for x in (words, words.to_dense()))
+    sparse, dense = (Explained(layer, (GRAPH, x), (0, 1), baseline=baseline) for x in (words, words.to_dense()))
     torch.testing.assert_close(sparse(g), dense(g))
 
 

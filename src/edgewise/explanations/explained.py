@@ -104,10 +104,12 @@ class Explained:
     def _features(self, g: Tensor | None) -> Any:
         if g is None or self.tokens or self.baseline is None:
             return self.x
-        if isinstance(self.x, SparseFeatures):
-            words = self.x.graph
-            return SparseFeatures(words, self.x.weight * g.to(self.x.dtype).index_select(0, words.receivers))
-        return self.baseline + g.to(self.x.dtype)[:, None] * (self.x - self.baseline)
+        x, g = self.x, g.to(self.x.dtype)
+        if isinstance(x, SparseFeatures):
+            if not isinstance(self.baseline, Tensor) and self.baseline == 0:
+                return SparseFeatures(x.graph, x.weight * g.index_select(0, x.graph.receivers))
+            x = x.to_dense()
+        return self.baseline + g[:, None] * (x - self.baseline)
 
     @contextmanager
     def _reading(self, g: Tensor | None) -> Iterator[None]:
