@@ -33,6 +33,17 @@ def test_sparse_features_give_what_dense_ones_give_in_value_and_gradient():
     assert_parity(layer, weights, (messy_graph(), sparse), expected, list(layer.parameters()))
 
 
+@pytest.mark.parametrize("kind", ["dense", "batch", "sparse"])
+def test_hooks_of_the_network_are_called(kind):
+    dense = torch.randn(7, 5)
+    every = Graph.from_csr(torch.arange(0, 36, 5), torch.arange(35) % 5, num_senders=5)
+    x = {"dense": dense, "batch": dense[None], "sparse": SparseFeatures(every, dense.flatten())}[kind]
+    layer = GIN(MLP([5, 6, 4]))
+    expected = layer(messy_graph(), x)
+    layer.mlp.register_forward_hook(lambda module, arguments, y: -y)
+    torch.testing.assert_close(layer(messy_graph(), x), -expected)
+
+
 def test_sums_tell_multisets_apart_that_means_confuse():
     """One neighbour, or two equal ones: the mean is the same, the sum is not."""
     one = Graph.from_edge_index([[1], [0]], num_nodes=3)

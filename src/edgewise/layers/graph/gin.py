@@ -11,7 +11,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 from edgewise.kernels.choose.fused import beside_own
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features, has_hooks
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
 
@@ -54,9 +54,10 @@ class GIN(nn.Module):
         self.epsilon = nn.Parameter(torch.tensor(epsilon))
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
-        if isinstance(x, SparseFeatures):
+        called = has_hooks(self.mlp)  # it then runs as a module, at the price of dense features
+        if isinstance(x, SparseFeatures) and not called:
             return self._sparse(graph, x)
-        if isinstance(x, Tensor) and (y := self._at_once(graph, x)) is not None:
+        if isinstance(x, Tensor) and not called and (y := self._at_once(graph, x)) is not None:
             return y
         x_i, x_j = dense_sides(graph, x, self.mlp)
         return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
