@@ -44,6 +44,11 @@ def test_hooks_of_the_network_are_called(kind):
     torch.testing.assert_close(layer(messy_graph(), x), -expected)
 
 
+@pytest.mark.parametrize("kind", [GIN, GINE])
+def test_epsilon_may_be_a_whole_number(kind):
+    assert kind(MLP([5, 4]), epsilon=1).epsilon.item() == 1.0
+
+
 def test_sums_tell_multisets_apart_that_means_confuse():
     """One neighbour, or two equal ones: the mean is the same, the sum is not."""
     one = Graph.from_edge_index([[1], [0]], num_nodes=3)

@@ -51,7 +51,7 @@ class GIN(nn.Module):
     def __init__(self, mlp: MLP, epsilon: float = 0.0) -> None:
         super().__init__()
         self.mlp = mlp
-        self.epsilon = nn.Parameter(torch.tensor(epsilon))
+        self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
         called = has_hooks(self.mlp)  # it then runs as a module, at the price of dense features
@@ -102,7 +102,7 @@ class GINE(nn.Module):
     def __init__(self, mlp: MLP, edges: int = 0, epsilon: float = 0.0) -> None:
         super().__init__()
         self.mlp = mlp
-        self.epsilon = nn.Parameter(torch.tensor(epsilon))
+        self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
         first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
         self.edge = Linear(edges, first.in_features) if edges else None
 
