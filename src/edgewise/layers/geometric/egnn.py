@@ -13,7 +13,7 @@ from edgewise.layers.geometric.geometry import beside, check_places, displacemen
 from edgewise.layers.plain.examples import Example, example_graph, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
-from edgewise.layers.plain.sides import check_edges, check_nodes
+from edgewise.layers.plain.sides import check_edges, check_nodes, in_one_batch
 
 
 class EdgeMLP(nn.Module):
@@ -79,7 +79,7 @@ class MessageNetwork(nn.Module):
         elif read:
             raise ShapeError(f"a layer with edges={read} needs a_ij [*, E, {read}], in the graph's edge order")
         m_i = collect(graph, self.phi_e(h, a_ij))
-        return h + self.phi_h(torch.cat([h, m_i], -1))
+        return h + self.phi_h(torch.cat(in_one_batch(h, m_i), -1))
 
     @staticmethod
     def example() -> Example:
@@ -122,7 +122,7 @@ class EGNN(nn.Module):
         x_ij = displacements(graph, x, cell)
         m_ij = self.message(h, x_ij, a_ij)
         m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")  # Σ_j m_ij, C Σ_j x_ij φ_x(m_ij)
-        return h + self.phi_h(torch.cat([h, m_i], -1)), x + pull_i
+        return h + self.phi_h(torch.cat(in_one_batch(h, m_i), -1)), x + pull_i
 
     def message(self, h: Tensor, x_ij: Tensor, a_ij: Tensor | None) -> EdgeNetwork:
         """m_ij (3)."""

@@ -9,17 +9,18 @@ from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import ends
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import check_dense
+from edgewise.layers.plain.sides import in_one_batch
 
 
 def beside(of_distance: Tensor, a_ij: Tensor | None) -> Tensor:
     """What follows from the distance of each edge [*, E, C], and what else is known of it [*, E, A], side by side."""
     if a_ij is None:
         return of_distance
-    wanted = f"{list(of_distance.shape[:-1])} and a width, a row for each of the graph's edges"
-    if not isinstance(a_ij, Tensor) or a_ij.shape[:-1] != of_distance.shape[:-1]:
+    wanted = f"[*, {of_distance.shape[-2]}, A], a row for each of the graph's edges"
+    if not isinstance(a_ij, Tensor) or a_ij.shape[-2:-1] != of_distance.shape[-2:-1]:
         raise ShapeError(f"what is known of edges is {shown(a_ij)}, but must be {wanted}")
     same_device("what is known of edges", a_ij, of_distance.device)
-    return torch.cat([of_distance, a_ij], -1)
+    return torch.cat(in_one_batch(of_distance, a_ij), -1)
 
 
 def check_places(name: str, x: Tensor) -> None:

@@ -11,7 +11,7 @@ from edgewise.kernels import EdgeInput, aggregate, collect
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_edges, check_nodes
+from edgewise.layers.plain.sides import check_edges, check_nodes, in_one_batch
 
 
 class EdgeUpdate(nn.Module):
@@ -70,7 +70,7 @@ class NodeUpdate(nn.Module):
         check_parts(graph, x, e, u)
         arriving = None if e is None else collect(graph, e, self.reduce)
         whole = None if u is None else spread(graph, u)
-        return self.mlp(torch.cat([t for t in (x, arriving, whole) if t is not None], -1))
+        return self.mlp(torch.cat(in_one_batch(*(t for t in (x, arriving, whole) if t is not None)), -1))
 
 
 class WholeUpdate(nn.Module):
@@ -97,7 +97,7 @@ class WholeUpdate(nn.Module):
         if edges is not None and self.reduce == "mean":
             edges = edges / aggregate(members, graph.in_degrees().to(edges.dtype).unsqueeze(-1)).clamp(min=1)
         parts = (edges, aggregate(members, x, reduce=self.reduce), u)
-        return self.mlp(torch.cat([part for part in parts if part is not None], -1))
+        return self.mlp(torch.cat(in_one_batch(*(part for part in parts if part is not None)), -1))
 
 
 class GraphNetwork(nn.Module):

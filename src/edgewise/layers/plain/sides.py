@@ -74,6 +74,25 @@ def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "
     same_device(name, e, graph.device)
 
 
+def in_one_batch(*parts: Tensor) -> list[Tensor]:
+    """Features of as many rows with the same leading batch, where some have less of it: [*, N, C_k] of each.
+
+    Errors      ShapeError for batches that do not fit together
+
+    Example
+        >>> [part.shape for part in in_one_batch(torch.zeros(5, 3), torch.zeros(2, 5, 1))]
+        [torch.Size([2, 5, 3]), torch.Size([2, 5, 1])]
+    """
+    if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
+        return list(parts)
+    try:
+        rows = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+    except RuntimeError as error:
+        shapes = [[*part.shape] for part in parts]
+        raise ShapeError(f"features {shapes} have leading batches that do not fit together") from error
+    return [part.expand(*rows, -1) for part in parts]
+
+
 def check_sides(graph: Graph, x: Sides) -> None:
     """Raise an error for something else in the place of a graph, or of features of its nodes: one tensor or a pair."""
     sides = x if isinstance(x, tuple) else (x,)
