@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
+from edgewise.tasks.own.target import Target
 from tasks.nodes.own.test_folder import write
 
 
@@ -56,3 +58,12 @@ def test_texts_that_hardly_repeat_are_no_classes(tmp_path) -> None:
     assert len(node_folder(write(tmp_path, nodes_of(thirty), PAIR)).nodes.classes) == 30
     codes = node_folder(write(tmp_path, nodes_of(["007", "010", "007"] * 20), PAIR))
     assert codes.nodes.classes == ("007", "010")
+
+
+def test_whole_numbers_of_a_quantity_are_not_taken_for_unknown_ones() -> None:
+    degrees = Target("number", (), "")
+    assert degrees.values(np.array([-1, 0, 30])).isnan().tolist() == [True, False, False]
+    assert degrees.values(np.array([-30.0, np.nan])).isnan().tolist() == [False, True]
+    with pytest.raises(DataError, match=r"label: whole numbers below 0, such as -30: give them as floating numbers"):
+        degrees.values(np.array([-30, -1, 30]))
+    assert Target("class", ("a", "b"), "").values(np.array([-2, 1])).tolist() == [-1, 1]

@@ -57,8 +57,14 @@ class Target:
         return values >= 0 if self.kind == "class" else ~values.isnan()
 
     def values(self, labels: Labels) -> Tensor:
-        """The labels as classes [N], -1 where unknown or none of them; or as numbers [N], NaN where unknown."""
+        """The labels as classes [N], -1 where unknown or none of them; or as numbers [N], NaN where unknown.
+
+        Errors      DataError for a quantity in whole numbers of which some are below -1, which alone means unknown
+        """
         if isinstance(labels, np.ndarray):
+            if self.kind == "number" and labels.dtype.kind != "f" and bool((labels < -1).any()):
+                what = f"whole numbers below 0, such as {labels.min()}"
+                raise DataError(f"{self.name}: {what}: give them as floating numbers, NaN where unknown")
             numbers = labels if labels.dtype.kind == "f" else np.where(labels < 0, np.nan, labels)
             if self.kind == "number":
                 return torch.from_numpy(numbers.astype(np.float32))
