@@ -12,7 +12,7 @@ import torch
 
 from edgewise.apps import recipes
 from edgewise.training import RunConfig, assemble, evaluate
-from edgewise.training.loop import mean_loss
+from edgewise.training.loss import mean_loss
 from recorded import check_recorded, shown, summary
 
 RECIPES: dict[str, dict[str, Any]] = {

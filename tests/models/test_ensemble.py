@@ -10,7 +10,7 @@ from edgewise.graphs import Graph
 from edgewise.models import Ensemble, EnsembleSettings, Features, OfMembers, Penalised
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import Task
-from edgewise.training.loop import mean_loss
+from edgewise.training.loss import mean_loss
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
 BATCH = Graph.batch([GRAPH, GRAPH])

@@ -45,6 +45,7 @@ def configs(own: Path) -> dict[str, RunConfig]:
         "members": on_graphs(Choice("skip-links", {"copies": 5}), "gin", batch=15, readout="sum"),
         "nodes": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition="blocks"),
         "arranged": on_graphs(Choice("planted", {"nodes": 300, "fanouts": ()}), "gat", batch=1, partition="metis"),
+        "agreeing": agreeing(),
         "people": on_graphs(
             Choice("node-folder", {"folder": str(own / "people"), "label": "age,party"}), "gat", 1, "metis"
         ),
@@ -71,6 +72,7 @@ SHARED = (
     "members",
     "nodes",
     "arranged",
+    "agreeing",
     "people",
     "shapes",
     "texts",
@@ -101,6 +103,13 @@ def on_tokens(**options: Any) -> RunConfig:
     config = on_graphs(task, "gcn", batch=6, partition="none" if options else "blocks")
     machine = replace(config.machine, recompute=True)
     return replace(config, model=model, graph=graph, train=replace(config.train, **options), machine=machine)
+
+
+def agreeing() -> RunConfig:
+    """A model with a loss of its own, on a graph whose ranks may have no targets."""
+    network = Choice("gnn", {"layer": "gcn", "width": 8, "dropout": 0.0})
+    config = on_graphs(Choice("karate"), "gcn", batch=1, partition="blocks")
+    return replace(config, model=Choice("consistent", {"network": network, "passes": 1}))
 
 
 def write_own(place: Path) -> None:

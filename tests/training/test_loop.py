@@ -113,8 +113,8 @@ def test_a_step_is_the_gradient_of_the_batchs_mean_loss():
     moves, loss, norm = update(config)
     trainer = Trainer(config, None, CPU)
     trainer.step = 1
-    ((weight, batch),) = trainer.share_of_batch()
-    assert weight == 1.0
+    ((weights_of, batch),) = trainer.share_of_batch()
+    assert weights_of == (1.0, 1.0)
     assert len(batch.x) == 16
     expected = torch.nn.functional.cross_entropy(trainer.model(None, batch.x), batch.target)
     expected.backward()

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from operator import is_not
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.files import path_of
-from edgewise.models.signature import OfMembers, Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Parts, Task
@@ -30,6 +29,8 @@ from edgewise.training.checkpoint import (
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_split, file_hashes, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
+from edgewise.training.loss import Weights, mean_loss, weighed
+from edgewise.training.machine.captured import Parts as Weighed
 from edgewise.training.machine.captured import captured
 from edgewise.training.machine.prefetch import Prefetch
 from edgewise.training.machine.threads import Waiting, worthwhile
@@ -133,7 +134,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
         self.captured = None if second else captured(self.gradient, self.model, self.task, world, config.machine)
         self.made: Callable[[int], Drawn] = self.make
-        self.parts: tuple[list[Batch], list[tuple[float, Batch]]] = ([], [])
+        self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])
         self.step = 0
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
         self.best_weights: dict[str, Tensor] = {}
@@ -204,16 +205,16 @@ class Trainer:
         self.optimizer.zero_grad()
         return loss, length, rate
 
-    def gradient(self, parts: Sequence[tuple[float, Batch]]) -> Tensor:
+    def gradient(self, parts: Weighed) -> Tensor:
         """Add the gradient of micro-batches' mean loss to those of the weights; the loss."""
         total, ranks = torch.zeros((), device=self.world.device), 1 if self.gradients else self.world.size
-        for number, (weight, part) in enumerate(parts, start=1):
+        for number, (weights, part) in enumerate(parts, start=1):
             with nullcontext() if number == len(parts) else self.world.alone(self.parallel):
                 with self.autocast(), self.world.reading(part):
-                    mean = mean_loss(self.task, self.forward(*part.inputs), part)
+                    loss = mean_loss(self.task, self.forward(*part.inputs), part, weights)
                 # DistributedDataParallel and FSDP2 divide by the number of ranks.
-                self.backward(self.scaler.scale(mean * (weight * ranks)))
-            total = total + mean.detach() * weight
+                self.backward(self.scaler.scale(loss * ranks))
+            total = total + loss.detach()
         return total
 
     def backward(self, loss: Tensor) -> None:
@@ -232,12 +233,13 @@ class Trainer:
         self.model.eval()(*batch.to(self.world.device).inputs)
         self.model.train()
 
-    def share_of_batch(self) -> list[tuple[float, Batch]]:
-        """This rank's micro-batches of the step's global batch, each with its weight in the global mean."""
+    def share_of_batch(self) -> list[tuple[Weights, Batch]]:
+        """This rank's micro-batches of the step's global batch, each with its weights in the global mean."""
         terms, mine = self.made(self.step)
         if len(mine) != len(self.parts[0]) or any(map(is_not, mine, self.parts[0])):  # a whole graph is always the same
-            own = [self.world.part(part).to(self.world.device) for part in mine]
-            self.parts = mine, [(part.size / terms, part) for part in own]
+            per_graph, device = self.task.signature.whole_graph, self.world.device
+            own = [(whole, self.world.part(whole)) for whole in mine]
+            self.parts = mine, [(weighed(*pair, terms, per_graph), pair[1].to(device)) for pair in own]
         return self.parts[1]
 
     def make(self, step: int) -> Drawn:
@@ -385,15 +387,3 @@ class Trainer:
         if self.step == 1:
             advice = "no weight has moved yet, so look into the model and what it reads"
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")
-
-
-def mean_loss(task: Task, prediction: Tensor | Penalised | OfMembers, batch: Batch) -> Tensor:
-    """The mean loss of a batch, and the model's own where it has one; of several members, the mean of their losses. 0
-    for a part without targets."""
-    if isinstance(prediction, OfMembers):
-        return torch.stack([mean_loss(task, member, batch) for member in prediction.members]).mean()
-    if batch.size == 0 and isinstance(prediction, Tensor):
-        return prediction[:0].sum()
-    if isinstance(prediction, Penalised):
-        return task.loss(prediction.outputs, batch) + prediction.penalty
-    return task.loss(prediction, batch)

@@ -92,6 +92,10 @@ class Partition(Graph):
             raise GraphError("the whole graph of this partition is gone: refer to it for as long as a layer reads it")
         return whole
 
+    def share(self, members: bool = False) -> float:
+        """How many of the whole's nodes, or of its members, this rank has, of 1."""
+        return self.membership().num_receivers / len(self.members) if members else self.num_receivers / self.bounds[-1]
+
     def agreed(self, x: Tensor) -> Tensor:
         """What the first rank has, such as numbers that it has drawn, on all ranks."""
         x = x.contiguous()

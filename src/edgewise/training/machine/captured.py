@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from edgewise.graphs import Graph
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.distributed import World
+from edgewise.training.loss import Weights
 from edgewise.training.seeds import seed
 from edgewise.training.settings import MachineSettings
 
-Parts = Sequence[tuple[float, Batch]]  # micro-batches, each with its weight in the mean loss
+Parts = Sequence[tuple[Weights, Batch]]  # micro-batches, each with its weights in the mean loss
 # Adds the gradients of a step's loss to those of the weights, and returns the loss.
 Gradient = Callable[[Parts], Tensor]
 WARM, CHECKS = 3, 2  # steps before the capture, which fill caches; and after it, which are computed both ways
@@ -172,7 +173,7 @@ class Captured:
             w.grad = None
 
 
-def _of(part: tuple[float, Batch], last: Batch | None, held: list[Any]) -> tuple[Any, ...]:
+def _of(part: tuple[Weights, Batch], last: Batch | None, held: list[Any]) -> tuple[Any, ...]:
     """What has to stay for a graph to serve: shapes of tensors that are new in each step, numbers, and all else itself.
 
     Symbols     last = this batch in the step before, if there was one; held = grows by what stays itself
