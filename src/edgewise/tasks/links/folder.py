@@ -18,7 +18,7 @@ from edgewise.tasks.nodes.own.tables import Reading
 from edgewise.tasks.nodes.own.times import in_words, times_of_edges, times_of_links
 from edgewise.tasks.own import record
 from edgewise.tasks.own.fitting import names_in
-from edgewise.tasks.own.record import Fitted, numbers
+from edgewise.tasks.own.record import Fitted
 
 
 class OwnLinks(LinkPrediction):
@@ -39,7 +39,7 @@ class OwnLinks(LinkPrediction):
         """One or two nodes by name, or where they have none by row."""
         if self.given.names is None:
             return super()._parse(request)
-        number_of = vars(self).setdefault("_number_of", numbers(self.given))
+        number_of = self.given.number_of
         names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
         if len(names) > 2 or any(name not in number_of for name in names):
             first = ", ".join(map(repr, self.given.names[:3]))

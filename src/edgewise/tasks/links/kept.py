@@ -36,7 +36,7 @@ def read_cut(run: Path, given: Given, graph: Graph) -> tuple[LinkCut, list[str]]
     Edge cases  a link that is no longer there leaves its part, a pair that has become linked too; new links are in no
                 part, and in no graph that the model reads
     """
-    changes, rows_of, nodes = record.changes_of(run, given), record.numbers(given), len(given)
+    changes, rows_of, nodes = record.changes_of(run, given), given.number_of, len(given)
     ends: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
     lacking: set[str] = set()
     with reading(run / record.SPLIT, "the cut of a run's links"):

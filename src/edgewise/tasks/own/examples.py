@@ -99,7 +99,7 @@ class OwnExamples(SeveralTargets, GraphClassification):
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """An example by its name, or as "test:7"; or else what `read` makes of it."""
-        rows = vars(self).setdefault("_rows", record.numbers(self.own.given))
+        rows = self.own.given.number_of
         text = request.strip()
         if text in rows and (self.own.given.names is not None or not self.reads(text)):
             return self.numbered(rows[text], pattern)

@@ -34,7 +34,8 @@ class Examples(Protocol):
 
     Symbols     place, files = the folder, and those of its files that were read; names = the examples' names, None:
                 they are their rows; unit = what they are, in the plural; called, targets = each target's name and
-                labels; splits = the parts that the files name, or none; counts = what else is counted, by its name
+                labels; splits = the parts that the files name, or none; counts = what else is counted, by its name;
+                number_of = each example's row by its name
     """
 
     @property
@@ -53,6 +54,8 @@ class Examples(Protocol):
     def targets(self) -> Sequence[Labels]: ...
     @property
     def counts(self) -> Mapping[str, int]: ...
+    @property
+    def number_of(self) -> Mapping[str, int]: ...
     def __len__(self) -> int: ...
 
 
@@ -284,7 +287,7 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
 
 def _splits(run: Path, given: Examples) -> tuple[Splits, list[str]]:
     """The examples of each part, and the names of those that are no longer there."""
-    rows_of, lacking = numbers(given), list[str]()
+    rows_of, lacking = given.number_of, list[str]()
     made: dict[Split, list[int]] = {split: [] for split in SPLITS}
     with reading(run / SPLIT, "the split of a run"):
         for one, part in read_parts(run):

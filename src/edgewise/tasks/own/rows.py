@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from edgewise.tables.reading import ENDINGS, File, is_table
 from edgewise.tables.table import Table, numbers_of
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.own.edges import strangers
+from edgewise.tasks.own.record import numbers
 
 IDS = ("id", "name")  # beside that of the unit, as graph, molecule, text
 LABELS = ("label", "target", "class", "y", "value")
@@ -79,6 +81,11 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.where)
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """Each example's row by its name."""
+        return numbers(self)
 
 
 def given_table(file: str, unit: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from edgewise.tables.reading import unread
 from edgewise.tasks.nodes.own.given import DEGREE, Given
-from edgewise.tasks.own.record import name, numbers
+from edgewise.tasks.own.record import name
 
 
 def given(names: list[str] | None) -> Given:
@@ -17,8 +17,10 @@ def given(names: list[str] | None) -> Given:
 
 def test_nodes_are_known_by_name_or_by_row() -> None:
     assert [name(given(["a", "b", "7"]), node) for node in range(3)] == ["a", "b", "7"]
-    assert numbers(given(["a", "b", "7"])) == {"a": 0, "b": 1, "7": 2}
-    assert name(given(None), 2) == "2" and numbers(given(None)) == {"0": 0, "1": 1, "2": 2}
+    assert given(["a", "b", "7"]).number_of == {"a": 0, "b": 1, "7": 2}
+    assert name(given(None), 2) == "2" and given(None).number_of == {"0": 0, "1": 1, "2": 2}
+    once = given(["a", "b", "7"])
+    assert once.number_of is once.number_of
     assert len(given(None)) == 3 and given(None).width == 5
 
 

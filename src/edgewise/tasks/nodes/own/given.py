@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from edgewise.tables.features import Array, Column
 from edgewise.tasks.core.splits import Splits
+from edgewise.tasks.own.record import numbers
 from edgewise.tasks.own.target import Labels
 
 DEGREE = "log(1 + degree)"  # the feature of nodes of which nothing else is known
@@ -47,6 +49,11 @@ class Given:
 
     def __len__(self) -> int:
         return self.count
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """Each node's row by its name."""
+        return numbers(self)
 
     @property
     def width(self) -> int:

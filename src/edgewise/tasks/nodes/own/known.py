@@ -98,7 +98,7 @@ class OwnNodes(SampledNodes):
         """Nodes by name, or where they have none by row."""
         if self.given.names is None or request.strip() == "all":
             return super()._parse(request)
-        number_of = vars(self).setdefault("_number_of", record.numbers(self.given))
+        number_of = self.given.number_of
         names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
         for name in names:
             if name not in number_of:
