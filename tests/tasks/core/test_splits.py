@@ -10,7 +10,7 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.splits import SPLITS, by_class, cut, dealt, fixed, held_out, named, shuffled, sizes
+from edgewise.tasks.core.splits import SPLITS, by_class, by_time, cut, dealt, fixed, held_out, named, shuffled, sizes
 
 LABELS = torch.arange(101) % 3
 
@@ -102,6 +102,26 @@ def test_each_part_and_each_fold_has_its_share_of_every_class() -> None:
 def test_a_cut_along_another_dimension_takes_its_share_of_every_row() -> None:
     splits = cut(torch.arange(10).view(2, 5), (3, 4), dim=1)
     assert [rows.tolist() for rows in splits.values()] == [[0, 1, 2, 5, 6, 7], [3, 8], [4, 9]]
+
+
+@pytest.mark.parametrize(
+    ("counts", "ends", "sizes"),
+    [
+        ([20, 35, 45], (0.6, 0.8), [20, 35, 45]),  # the last time has more than all that is not for training
+        ([58] * 9 + [378], (0.6, 0.8), [464, 58, 378]),
+        ([100] * 6, (0.85, 0.9), [400, 100, 100]),
+        ([90, 5, 5], (0.6, 0.8), [90, 5, 5]),
+        ([10] * 10, (0.6, 0.8), [60, 20, 20]),
+    ],
+)
+def test_three_times_make_three_parts(counts: list[int], ends: tuple[float, float], sizes: list[int]) -> None:
+    times = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    splits = by_time(times.flip(0), ends)
+    assert [len(rows) for rows in splits.values()] == sizes
+    times = [times.flip(0)[rows] for rows in splits.values()]
+    assert times[0].max() < times[1].min() and times[1].max() < times[2].min()
+    with pytest.raises(DataError, match="2 different times of 40 examples do not make three parts"):
+        by_time(torch.arange(40) % 2)
 
 
 def test_examples_may_name_their_split() -> None:

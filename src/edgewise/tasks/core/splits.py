@@ -47,7 +47,8 @@ def by_time(times: Tensor, ends: tuple[float, float] = (0.6, 0.8)) -> Splits:
     """Examples by their time: the earliest train, the latest test; those of one time are in one part. Each ascends.
 
     Symbols     ends = shares of the examples at which training and validation end, at the latest
-    Errors      DataError where there are too few different times for three parts
+    Errors      DataError for fewer than three different times
+    Edge cases  where one time alone has more than its share, a part ends later: each has one at least
 
     Example
         >>> {split: rows.tolist() for split, rows in by_time(torch.tensor([5, 1, 2, 9, 5, 1])).items()}
@@ -55,11 +56,11 @@ def by_time(times: Tensor, ends: tuple[float, float] = (0.6, 0.8)) -> Splits:
     """
     late = times.sort().values
     first, count = [int(torch.searchsorted(late, time)) for time in late.unique().tolist()], len(late)
-    train = max((place for place in first if 0 < place <= ends[0] * count), default=first[1] if len(first) > 1 else 0)
-    valid = max((place for place in first if train < place <= ends[1] * count), default=0)
-    valid = valid or next((place for place in first if place > train), 0)
-    if not 0 < train < valid:
+    if len(first) < len(SPLITS):
         raise DataError(f"{len(first)} different times of {count} examples do not make three parts")
+    train = max((place for place in first[1:-1] if place <= ends[0] * count), default=first[1])
+    later = [place for place in first if place > train]
+    valid = max((place for place in later if place <= ends[1] * count), default=later[0])
     return ascending(cut(times.argsort(stable=True), (train, valid)))
 
 
