@@ -74,6 +74,13 @@ def test_a_run_that_is_not_finished_is_compared_by_its_curves(make: Make, tmp_pa
     assert "not finished" in text and "0 of 1" in text and "<svg" in text
 
 
+def test_a_run_that_is_named_twice_counts_once(make: Make, tmp_path: Path) -> None:
+    first, second = (str(make(name, seed, test)) for name, seed, test in (("a", 0, 0.5), ("b", 1, 0.75)))
+    made = compare([first, second, f"{second}/", str(Path(second).parent / "." / "b")], str(tmp_path / "page.html"))
+    assert made["configurations"][0]["runs"] == [first, second]
+    assert made["configurations"][0]["test"] == 0.625
+
+
 def test_what_cannot_be_compared_is_refused(make: Make, tmp_path: Path) -> None:
     run = str(make("a"))
     with pytest.raises(ConfigError, match="two runs or more"):

@@ -56,8 +56,13 @@ def compare(folders: Sequence[str], out: str | None = None) -> dict[str, Any]:
     """Write the page; print where it is, and the mean of each configuration.
 
     Errors      ConfigError for less than two runs; CheckpointError for a folder that holds none
+    Edge cases  a run that is named twice counts once
     """
-    if len(dict.fromkeys(Path(folder).resolve() for folder in folders)) < 2:
+    named: dict[Path, str] = {}
+    for folder in folders:
+        named.setdefault(Path(folder).resolve(), folder)
+    folders = [*named.values()]
+    if len(folders) < 2:
         raise ConfigError("a comparison needs two runs or more: give their folders")
     path = Path("comparison.html" if out is None else out)
     groups = write_page(folders, path)
