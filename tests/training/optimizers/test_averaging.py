@@ -102,3 +102,19 @@ def test_a_weight_may_get_its_first_gradient_late_or_none(name):
     with average.applied(weights):
         for w, path in zip(weights, zip(*passed, strict=True), strict=True):
             assert torch.allclose(w, torch.stack(path).mean(0), atol=1e-6)
+
+
+def test_a_resumed_average_goes_on_counting_whatever_the_type_of_weights():
+    """bfloat16 has no 301."""
+    w = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+    weights = nn.ParameterList([w])
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    WeightAverage(optimizer, start=300)
+    w.grad = torch.ones_like(w)
+    for _ in range(301):
+        optimizer.step()
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer, weights).items()}
+    saved["0/average"] = saved["0/average"].float()
+    restore_optimizer(optimizer, weights, saved)
+    assert optimizer.state[w]["steps"].item() == 301
+    assert optimizer.state[w]["average"].dtype == torch.bfloat16

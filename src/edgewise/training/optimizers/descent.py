@@ -312,4 +312,5 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
     optimizer.load_state_dict({"state": memory, "param_groups": groups})
     for number, average in of_averages.items():
         w = weights[number]
-        optimizer.state[w] |= {what: value.to(w.device, w.dtype) for what, value in average.items()}
+        whole = {what: value.to(w.device, w.dtype) for what, value in average.items() if what == "average"}
+        optimizer.state[w] |= average | whole
