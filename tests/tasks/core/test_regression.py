@@ -32,3 +32,4 @@ def test_loss_and_scores_are_those_of_the_equation() -> None:
 
 def test_values_that_are_all_the_same_have_the_deviation_one() -> None:
     assert scale_of(torch.tensor([4.0, 4.0])) == (4.0, 1.0)
+    assert scale_of(torch.full((7,), 0.1, dtype=torch.float64))[1] == 1.0  # whose mean is rounded

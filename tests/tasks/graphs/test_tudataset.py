@@ -69,6 +69,12 @@ def test_attributes_are_scaled_by_the_training_graphs_alone(tmp_path) -> None:
     assert mine(tmp_path, attributes=False).signature.inputs == 2
 
 
+def test_an_attribute_that_is_always_the_same_says_nothing(tmp_path) -> None:
+    """The mean of equal numbers is rounded, and they were divided by what it is off."""
+    task = mine(write(tmp_path, node_attributes="\n".join(f"0.1, {-k}" for k in range(100))))
+    assert task.graphs.x[:, 2].abs().max() < 1e-12
+
+
 def test_without_labels_and_attributes_the_degree_is_the_feature(tmp_path) -> None:
     task = mine(write(tmp_path, node_labels=None, node_attributes=None))
     assert task.graphs.x[:5].tolist() == [[1, 0], [1, 0], [1, 0], [0, 1], [1, 0]]

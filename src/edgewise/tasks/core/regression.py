@@ -82,9 +82,10 @@ def of_value(subject: Subject, mean: float, deviation: float) -> Subject:
 
 
 def scale_of(values: Tensor) -> tuple[float, float]:
-    """The mean and the deviation of values; 1 in place of a deviation of 0.
+    """The mean and the deviation of values; 1 in place of a deviation of 0, or of one that rounding made.
 
     >>> scale_of(torch.tensor([1.0, 3.0])), scale_of(torch.tensor([2.0, 2.0]))
     ((2.0, 1.0), (2.0, 1.0))
     """
-    return float(values.double().mean()), float(values.double().std(correction=0)) or 1.0
+    mean, deviation = float(values.double().mean()), float(values.double().std(correction=0))
+    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0

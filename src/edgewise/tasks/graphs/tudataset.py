@@ -206,7 +206,8 @@ def _columns(path: Path, labels: Array | None, attributes: Array | None, seen: A
         parts += [_one_hot(path, column) for column in labels.T]
     if attributes is not None:
         mean, deviation = attributes[seen].mean(0), attributes[seen].std(0)
-        parts.append((attributes - mean) / np.where(deviation > 0, deviation, 1))
+        differ = deviation > 1e-12 * np.abs(mean)  # else an error of rounding
+        parts.append((attributes - mean) / np.where(differ, deviation, 1))
     return parts
 
 
