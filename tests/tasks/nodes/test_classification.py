@@ -8,10 +8,13 @@ import pytest
 import torch
 from torch.nn import functional
 
+from edgewise import fit
 from edgewise.errors import ConfigError, DataError, GraphError
-from edgewise.graphs import Graph, causal, complete
+from edgewise.graphs import Graph, causal, complete, window
+from edgewise.layers import GCN
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import NodeClassification, Nodes, PatternChoice, karate
+from edgewise.tasks import NodeClassification, NodeRegression, Nodes, PatternChoice, karate
+from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.nodes.classification import AROUND, WHOLE
 
 EVERYONE = PatternChoice("complete")
@@ -188,6 +191,9 @@ def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
         ({"labels": torch.tensor([0, 2, 1])}, "labels must be whole numbers below 2"),
         ({"labels": torch.rand(3)}, "labels must be whole numbers below 2"),
         ({"splits": {"train": torch.tensor([0])}}, "splits have no 'valid': each of train, valid, test"),
+        ({"labels": torch.tensor([0, -1, 1])}, "node 1 of the valid split has no label"),
+        ({"labels": torch.tensor([0, 1, torch.nan]), "classes": ()}, "node 2 of the test split has no label"),
+        ({"splits": {split: torch.arange(split == "test") for split in SPLITS}}, "no node is in the train"),
         ({"splits": {"train": torch.tensor([3])}}, "the train split has nodes 3 to 3, of 0 to 2"),
         ({"splits": {"train": torch.tensor([True, False, True])}}, "the train split is a mask: mask"),
         ({"graph": torch.tensor([[0], [1]])}, "must be a Graph, not Tensor"),
@@ -195,7 +201,22 @@ def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
 )
 def test_data_that_do_not_fit_each_other_are_named(wrong: dict[str, Any], told: str) -> None:
     splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
-    fine = {"graph": causal(3), "x": torch.eye(3), "labels": torch.tensor([0, 1, -1]), "splits": splits}
+    fine = {"graph": causal(3), "x": torch.eye(3), "labels": torch.tensor([0, 1, 1]), "splits": splits}
     with pytest.raises((DataError, GraphError), match=told):
         Nodes(**{**fine, "classes": ("a", "b"), **wrong})
     assert Nodes(**fine, classes=("a", "b")).splits == splits
+    for kind in (torch.int16, torch.int32, torch.uint8):
+        assert Nodes(**{**fine, "labels": fine["labels"].to(kind)}, classes=("a", "b")).labels.dtype == torch.int64
+    below = Nodes(**{**fine, "labels": torch.tensor([-3, -1, 2])}, classes=())  # numbers
+    assert below.labels.tolist() == [-3, -1, 2]
+
+
+@pytest.mark.parametrize(("kind", "classes"), [(NodeClassification, ("a", "b")), (NodeRegression, ())])
+def test_without_nodes_to_test_a_run_ends_with_its_validation(kind: Any, classes: tuple[str, ...]) -> None:
+    nodes = torch.arange(12)
+    splits = {"train": nodes[:8], "valid": nodes[8:], "test": nodes[:0]}
+    labels = nodes % 2 if classes else nodes.float()
+    task = kind("mine", Nodes(window(12, 1), torch.eye(12), labels, classes, splits))
+    done = fit(task, GCN(12, len(classes) or 1), steps=3, learning_rate=0.1)
+    assert not task.has_test and done.test is None and done.valid is not None
+    assert "Predicted and measured" not in [section.title for section in task.draw(GCN(12, 1), None, {})]

@@ -131,6 +131,23 @@ def named(names: Sequence[str], place: Callable[[int], str]) -> Splits:
     return {split: torch.tensor(numbers, dtype=torch.int64) for split, numbers in parts.items()}
 
 
+def check_splits(splits: Mapping[Any, Tensor], labels: Tensor, classes: bool, unit: str) -> None:
+    """Refuse to train or choose the weights without examples, and any example of a split without a label.
+
+    Symbols     labels = classes [N], below 0 where unknown; or values [N], NaN where unknown, of several targets [N, T]
+    Errors      DataError that names the split and the first such example
+    Edge cases  where all are empty, nothing trains
+    """
+    for split in ("train", "valid") if any(map(len, splits.values())) else ():
+        if len(splits[split]) == 0:
+            raise DataError(f"no {unit} is in the {split} split")
+    unknown = labels < 0 if classes else labels.isnan()
+    unknown = unknown.flatten(1).all(1) if labels.ndim > 1 else unknown
+    for split, rows in splits.items():
+        if bool((lacking := unknown[rows]).any()):
+            raise DataError(f"{unit} {int(torch.as_tensor(rows)[lacking][0])} of the {split} split has no label")
+
+
 def sizes(splits: Mapping[Any, Sized]) -> str:
     """How many examples each split has.
 

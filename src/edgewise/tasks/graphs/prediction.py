@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import Clustering
@@ -17,7 +17,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.regression import Regression
-from edgewise.tasks.core.splits import Split
+from edgewise.tasks.core.splits import Split, check_splits
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -47,6 +47,10 @@ class Graphs:
     e: Tensor | None = None
     u: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        if self.classes and not self.targets.is_floating_point():
+            object.__setattr__(self, "targets", self.targets.long())
+
 
 class Member(NamedTuple):
     """One graph to predict for: as in `Graphs`, with one row u [1, U], and what is known of it; None: no target."""
@@ -63,7 +67,8 @@ class GraphClassification(NumberedExamples, Classification):
     """Each graph is one example, of any size: a batch is their disjoint union, read by a model with a readout.
 
     Equation    Ỹ = MLP(readout(GNN(G, X))), one row per graph of the block-diagonal batch    (5.5), (5.6)
-    Errors      a split without graphs is a `DataError`; edge features on a pattern's graph are a `ConfigError`
+    Errors      no graphs to train or to choose the weights by, or one of a split without a target, is a `DataError`;
+                edge features on a pattern's graph are a `ConfigError`
     Cost        a batch costs O(nodes + edges of its members): nothing is padded
     Reference   Baggag & Saad, §5.2
     """
@@ -79,9 +84,7 @@ class GraphClassification(NumberedExamples, Classification):
         return False
 
     def __init__(self, name: str, graphs: Graphs) -> None:
-        for split in ("train", "valid") if graphs.splits else ():
-            if len(graphs.splits[split]) == 0:
-                raise DataError(f"{name} has no graphs in its {split} split")
+        check_splits(graphs.splits, graphs.targets, bool(graphs.classes), "graph")
         self.name, self.graphs, self.classes, self.splits = name, graphs, graphs.classes, graphs.splits
         self.contents = f"{len(graphs.members):,} graphs of {len(graphs.x):,} nodes"
         self.epoch_size, tests = (len(graphs.splits.get(split, ())) for split in ("train", "test"))

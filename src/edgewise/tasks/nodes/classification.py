@@ -22,7 +22,7 @@ from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.splits import SPLITS, Split, check_splits
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
@@ -43,7 +43,8 @@ class Nodes:
         x: Their features [N, C], dense or sparse; of a store, `StoredRows`.
         labels: Their classes [N], -1 where unknown; or their values [N], NaN where unknown; or several targets [N, T].
         classes: The classes' names; none where the labels are no classes alone.
-        splits: For "train", "valid" and "test" the nodes [M] that it reads.
+        splits: For "train", "valid" and "test" the nodes [M] that it reads, each with a label; there may be none to
+            test, and where all are empty, nodes are only predicted.
         e: Features of the edges [E, D], or the number of each edge's relation [E], in the graph's own order; None:
             there are none.
         relations: How many relations there are, where e are their numbers.
@@ -81,6 +82,9 @@ class Nodes:
                 raise DataError(
                     f"the {split} split has nodes {int(nodes.min())} to {int(nodes.max())}, of 0 to {count - 1}"
                 )
+        if self.classes:
+            object.__setattr__(self, "labels", self.labels.long())
+        check_splits(self.splits, self.labels, bool(self.classes), "node")
 
 
 def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
@@ -121,6 +125,7 @@ class NodeClassification(OneGraph, Classification):
     def __init__(self, name: str, nodes: Nodes) -> None:
         super().__init__(nodes.graph, nodes.x, nodes.labels, nodes.splits, nodes.e)
         self.name, self.nodes, self.classes = name, nodes, nodes.classes
+        self.has_test = len(nodes.splits["test"]) > 0
         kinds = f"of {len(nodes.classes)} classes" if nodes.classes else "with a value"
         self.contents = f"{nodes.graph.num_receivers:,} nodes {kinds}"
         edges = nodes.relations or (0 if nodes.e is None else nodes.e.shape[-1])
@@ -144,7 +149,7 @@ class NodeClassification(OneGraph, Classification):
         count, centre = graph.num_receivers, None
         shown = torch.arange(count)
         if count > WHOLE:
-            centre = _example(graph, self.nodes.splits["test"], wrong)
+            centre = _example(graph, self.nodes.splits["test" if self.has_test else "valid"], wrong)
             shown = _around(graph, centre)
         inside = torch.isin(seen.receivers, shown) & torch.isin(seen.senders, shown)
         network = Network(

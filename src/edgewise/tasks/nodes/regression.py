@@ -38,7 +38,8 @@ class NodeRegression(Regression, SampledNodes):
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
-        yield Section("Predicted and measured", lambda: [self.parity(model, pattern)])
+        if self.has_test:
+            yield Section("Predicted and measured", lambda: [self.parity(model, pattern)])
 
     @torch.no_grad()
     def parity(self, model: nn.Module, pattern: Pattern) -> Drawing:
