@@ -158,3 +158,25 @@ def test_a_store_that_does_not_serve_is_named(store, tmp_path):
     build_store(tmp_path / "all", [(i.numpy(), j.numpy(), None)], [{"x": torch.ones(9, 3)}])
     with pytest.raises(DataError, match="nearly all of 9 nodes are linked"):
         link_store(str(tmp_path / "all"))
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_a_share_of_the_links_is_held_out_whichever_way_they_lead(tmp_path, undirected):
+    pairs = torch.triu_indices(NODES, NODES, 1)[:, ::15]
+    build_store(tmp_path / "store", [(*pairs.numpy(), None)], [{"x": torch.ones(NODES, 2)}], undirected=undirected)
+    task = link_store(str(tmp_path / "store"))
+    held = [task.cut.valid.shape[1] / pairs.shape[1], task.cut.test.shape[1] / pairs.shape[1]]
+    assert held == pytest.approx([0.05, 0.1], rel=0.15)  # some are drawn twice
+
+
+def test_a_step_has_as_many_links_as_were_asked_for(store):
+    task = link_store(store)
+    for seed in range(1, 60):  # that of seed 0 draws the links that fold 0 has held out
+        assert task.train_batch(1, torch.Generator().manual_seed(seed)).size == 2
+
+
+def test_a_store_of_loops_has_no_links(tmp_path):
+    loops = torch.arange(50).numpy()
+    build_store(tmp_path / "loops", [(loops, loops, None)], [{"x": torch.ones(50, 2)}])
+    with pytest.raises(DataError, match="nearly all of 50 edges are self-loops or held out"):
+        link_store(str(tmp_path / "loops"))

@@ -124,11 +124,21 @@ def _target(links: Tensor, none: Tensor) -> Tensor:
 
 
 def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator) -> Tensor:
-    """The pairs of `count` edges, drawn evenly; without those that are missing, and self-loops: [2, at most count]."""
-    edges = torch.randint(graph.num_edges, (count,), generator=generator)
+    """The pairs of `count` edges, drawn evenly among those that are neither missing nor self-loops: [2, count].
+
+    Errors      DataError where hardly any edge is one
+    """
     offsets, senders = compact_edges(graph)
-    pairs = torch.stack([torch.searchsorted(offsets, edges, right=True) - 1, senders[edges].long()])
-    return pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
+    found = torch.zeros(2, 0, dtype=torch.int64)
+    for _ in range(ROUNDS):
+        wanted = count - found.shape[1]
+        if wanted == 0:
+            return found
+        edges = torch.randint(graph.num_edges, (wanted,), generator=generator)
+        pairs = torch.stack([torch.searchsorted(offsets, edges, right=True) - 1, senders[edges].long()])
+        pairs = pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
+        found = torch.cat([found, pairs], 1)
+    raise DataError(f"nearly all of {graph.num_edges:,} edges are self-loops or held out: too few links to train on")
 
 
 def _non_links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator) -> Tensor:
@@ -159,13 +169,14 @@ def _among(edges: Tensor, missing: Tensor) -> Tensor:
     return missing[torch.searchsorted(missing, edges).clamp(max=len(missing) - 1)] == edges
 
 
-def hold_out(graph: Graph, held: int, generator: torch.Generator) -> tuple[LinkCut, Tensor]:
+def hold_out(graph: Graph, held: int, each: int, generator: torch.Generator) -> tuple[LinkCut, Tensor]:
     """Links to choose the weights by and to test on, `held` of each at most, and the numbers of all of their edges.
 
+    Symbols     each = edges of a link
     Errors      DataError for a graph with too few links
     """
     edges, none = graph.num_edges, torch.zeros(0, dtype=torch.int64)
-    counts = min(held, int(VALID * edges)), min(held, int(TEST * edges))
+    counts = min(held, int(VALID * edges / each)), min(held, int(TEST * edges / each))
     pairs = _links(graph, sum(counts), none, generator) if min(counts) else torch.zeros(2, 0, dtype=torch.int64)
     pairs = pairs.unique(dim=1)
     if pairs.shape[1] < 2:
@@ -212,6 +223,7 @@ def link_store(
     opened = Store.open(Path(store).expanduser())
     if opened.x is None or len(opened.x.shape) != 2:
         raise DataError(f"{store}: it has no features: give them to `edgewise store build` with --nodes")
-    cut, missing = hold_out(opened.graph, held, torch.Generator().manual_seed(fold))
+    each = 2 if opened.manifest.about.get("undirected") else 1
+    cut, missing = hold_out(opened.graph, held, each, torch.Generator().manual_seed(fold))
     rows, options = StoredRows(opened.x, parse_size(cache)), StoredOptions(width, fanouts, workers)
     return StoredLinks(f"links of {opened.path.name}", cut, rows, missing, options)
