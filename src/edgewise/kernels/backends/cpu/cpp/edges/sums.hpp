@@ -1,0 +1,165 @@
+// Sums and means of a sparse product, row by row or in parts of rows.
+#pragma once
+
+#include "edges/parts.hpp"
+#include "edges/table.hpp"
+#include "rows.hpp"
+
+namespace edgewise::EDGEWISE_ISA {
+
+// Whether a message is weighted not at all, by one number, or column by column.
+enum class Weights { NONE, ONE, EACH };
+
+// Sums and means. Heads that share one weight are as good as one head, and so are heads of one column with a weight each;
+// a block of columns stays in registers over a row.
+template <class S>
+struct Summing {
+  using A = Sum<S>;
+  static constexpr int W = lanes<A>;
+  const Product& call;
+  const Adjacency& g;
+  const int per;
+  const bool each;  // column has its weight
+  const int width;
+  const Reach reach;
+  const Bands bands;
+  const A own;
+
+  explicit Summing(const Product& call)
+      : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
+        each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
+        reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))),
+        bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>, 6 << 20, 5), own(A(call.own)) {}
+
+  // Prefetches what is read AHEAD of the part's edge n.
+  template <Weights Kind>
+  EDGEWISE_INLINE void prefetch_ahead(const Part& part, const S* x, const S* weight, int numbers, int64_t n) const {
+    const int64_t ahead = n + AHEAD < part.known ? n + AHEAD : part.known - 1;
+    prefetch(x + int64_t(part.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
+    if (Kind != Weights::NONE && part.edge)
+      prefetch(weight + int64_t(part.edge[ahead]) * per, Kind == Weights::EACH ? numbers * sizeof(S) : 1);
+  }
+
+  // Calls add(x, w) for the part's edges from `first` on, in order, with the columns at x and the weights at w.
+  template <Weights Kind, class Add>
+  EDGEWISE_INLINE void over_edges(const Part& part, const S* x, const S* weight, int numbers, int64_t first, int64_t last,
+                                  const Add& add) const {
+    for (int64_t n = first; n < last; ++n) {
+      if (part.reach == Reach::BEYOND) prefetch_ahead<Kind>(part, x, weight, numbers, n);
+      const S* w = Kind == Weights::NONE ? nullptr : weight + part.number(n) * per;
+      add(x + int64_t(part.index[n]) * call.x.row_stride, w);
+    }
+  }
+
+  // B vectors of columns; of `numbers` < W columns where B is 0. The part is Whole where it is all of its row.
+  template <Weights Kind, int B, bool Whole>
+  EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
+    constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
+    const int64_t count = part.last - part.first;
+    const auto columns = [=](const S* row, int v) EDGEWISE_INLINE_LAMBDA { return B ? load(row + v * W) : load_some(row, numbers); };
+    const auto add = [&](Vector<A>* total) EDGEWISE_INLINE_LAMBDA {
+      return [=](const S* row, const S* w) EDGEWISE_INLINE_LAMBDA {
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) {
+          if constexpr (Kind == Weights::NONE) total[v] += columns(row, v);
+          else if constexpr (Kind == Weights::ONE) total[v] += all(A(number(*w))) * columns(row, v);
+          else total[v] += columns(w, v) * columns(row, v);
+        }
+      };
+    };
+    if (part.reach != Reach::CACHED) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
+    for (int64_t n = 0; part.reach == Reach::SCATTERED && n < count; ++n) prefetch_ahead<Kind>(part, x, weight, numbers, n);
+    Vector<A> total[vectors] = {};
+    if (!Whole && !part.begins)
+      for (int v = 0; v < vectors; ++v) total[v] = columns(y, v);
+    const int64_t long_part = count >= 4 * chains && chains > 1 ? count / chains : 0;
+    if (long_part) {
+      Vector<A> more[chains][vectors] = {};
+      for (int64_t n = 0; n < long_part; ++n)
+#pragma GCC unroll 4
+        for (int chain = 0; chain < chains; ++chain)
+          over_edges<Kind>(part, x, weight, numbers, n + chain * long_part, n + chain * long_part + 1, add(more[chain]));
+#pragma GCC unroll 4
+      for (int chain = 0; chain < chains; ++chain)
+        for (int v = 0; v < vectors; ++v) total[v] += more[chain][v];
+    }
+    over_edges<Kind>(part, x, weight, numbers, long_part * chains, count, add(total));
+    const bool ends = Whole || ends_row(part);
+    const A factor = ends ? factor_of(part) : A(1);
+    for (int v = 0; v < vectors; ++v) {
+      total[v] *= factor;
+      if (ends && own != 0) total[v] += own * columns(x + part.row * call.x.row_stride, v);
+      if (B && std::is_same_v<S, A>) store((A*)y + v * W, total[v]);
+      else for (int n = 0; n < (B ? W : numbers); ++n) put(y + v * W + n, total[v][n]);
+    }
+  }
+
+  // Whether a part is the last of its row, and what the row's sum is then multiplied by.
+  EDGEWISE_INLINE bool ends_row(const Part& part) const { return part.last == g.offsets[part.row + 1]; }
+  EDGEWISE_INLINE A factor_of(const Part& part) const {
+    const int64_t first = g.offsets[part.row];
+    return call.reduce == MEAN && part.last > first ? A(1) / A(part.last - first) : A(1);
+  }
+
+  // The only column there is: no vector has anything to hold, and numbers are read as they come.
+  template <Weights Kind>
+  EDGEWISE_INLINE void column(const Part& part, const S* x, const S* weight, S* y) const {
+    constexpr int chains = 4;
+    const int64_t count = part.last - part.first;
+    const auto term = [&](int64_t n) EDGEWISE_INLINE_LAMBDA {
+      const A of = number(x[int64_t(part.index[n]) * call.x.row_stride]);
+      return Kind == Weights::NONE ? of : A(number(weight[part.number(n)])) * of;
+    };
+    A sums[chains] = {part.begins ? A(0) : A(number(*y))};
+    int64_t n = 0;
+    for (; n + chains <= count; n += chains)
+#pragma GCC unroll 4
+      for (int chain = 0; chain < chains; ++chain) sums[chain] += term(n + chain);
+    for (; n < count; ++n) sums[0] += term(n);
+    const A total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    if (!ends_row(part)) return put(y, total);
+    const A reduced = total * factor_of(part);
+    put(y, own != 0 ? reduced + own * number(x[part.row * call.x.row_stride]) : reduced);
+  }
+
+  template <Weights Kind, int Fixed, bool Whole>
+  EDGEWISE_INLINE void row(int64_t b, const Part& part) const {
+    for (int h = 0; h < (per == 1 || each ? 1 : call.heads); ++h) {
+      const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
+      S* y = (S*)call.y.data + b * call.y.batch_stride + part.row * call.y.row_stride + int64_t(h) * width;
+      const S* weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
+      if (!Fixed && width == 1 && per == 1) {
+        column<Kind>(part, x, weight, y);
+        continue;
+      }
+      const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
+      const int whole = by_column<A, Fixed>(width, [&](int c, auto size) {
+        block<Kind, size.value, Whole>(part, x + c, of_column(c), y + c, size.value * W);
+      });
+      if (Fixed || whole == width) continue;
+      if (whole && (Whole || part.begins)) block<Kind, 1, Whole>(part, x + width - W, of_column(width - W), y + width - W, W);  // overlaps the one before
+      else block<Kind, 0, Whole>(part, x + whole, of_column(whole), y + whole, width - whole);
+    }
+  }
+
+  // parts(run) calls run(part) for some parts of the graph's rows.
+  template <bool Whole, class Parts>
+  void run(int64_t b, const Parts& parts) const {
+    const auto of = [&](auto kind, auto fixed) {
+      parts([&](const Part& part) EDGEWISE_INLINE_LAMBDA { row<kind.value, fixed.value, Whole>(b, part); });
+    };
+    const auto by_kind = [&](auto fixed) {
+      if (!call.weight) of(std::integral_constant<Weights, Weights::NONE>{}, fixed);
+      else if (each) of(std::integral_constant<Weights, Weights::EACH>{}, fixed);
+      else of(std::integral_constant<Weights, Weights::ONE>{}, fixed);
+    };
+    if (std::is_same_v<S, float> && width == 16) by_kind(std::integral_constant<int, 16>{});
+    else if (std::is_same_v<S, float> && width == 64) by_kind(std::integral_constant<int, 64>{});
+    else by_kind(std::integral_constant<int, 0>{});
+  }
+  void run_rows(int64_t b, int64_t from, int64_t to) const {
+    run<true>(b, [&](const auto& run) EDGEWISE_INLINE_LAMBDA { each_row(g, reach, from, to, run); });
+  }
+};
+
+}  // namespace edgewise::EDGEWISE_ISA
