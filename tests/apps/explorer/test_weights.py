@@ -35,6 +35,7 @@ TRANSFORMERS: list[dict[str, Any]] = [
     {"block": {"name": "pre-norm", "norm": "none"}, "feed_forward": "tanh", "depth": 3},
     {"attention": {"name": "softmax", "key_value_heads": 2}, "feed_forward": "elu"},
     {"positions": "sinusoidal", "feed_forward": "sigmoid"},
+    {"feed_forward": "geglu"},
     {"readout": "mean"},
     {"readout": "sum"},
     {"readout": "max"},

@@ -81,7 +81,7 @@ def _block(block: Any) -> Plain:
         "feedForward": {
             "gated": gated,
             "hidden": network.down.in_features,
-            "activation": "silu" if gated else _activation(network.activation),
+            "activation": _activation(network.activation),
             "up": _linear(network.gate_and_value if gated else network.up),
             "down": _linear(network.down),
         },
