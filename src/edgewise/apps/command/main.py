@@ -97,7 +97,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     for command in (resume, evaluate, predict):
         add_places(command)
     predict.add_argument(
-        "input", metavar="INPUT", help="a node's number, an image's path or number, or a text: as the task reads it"
+        "input",
+        metavar="INPUT",
+        help="a node's number, an image's path, a text, or a split and a number (test:17): as the task reads it",
     )
     predict.add_argument(
         "--out", metavar="TABLE", help="write a .csv or .parquet for all inputs of a file, or all nodes of a folder"
