@@ -27,7 +27,7 @@ EXPLORE = """Write one page, opened from disk, on which a model's attention is m
 drawn, removed and rewired, and every number is recomputed in the page.
 
     edgewise explore
-    edgewise explore runs/demo-karate-0
+    edgewise explore runs/demo/karate
     edgewise explore runs/cora-graph-transformer-0 --node 17"""
 
 METHODS = (
