@@ -18,7 +18,9 @@ def test_what_the_hub_sends_is_kept_where_its_hash_is_right(damaged, tmp_path, m
     hub, asked = tmp_path / "hub", []
     peer = gpt2()
     peer.save_pretrained(hub)
-    (hub / "pytorch_model.bin").write_bytes(b"")
+    tokens_of = ["special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
+    for name in ("pytorch_model.bin", "vocab.json", *tokens_of):
+        (hub / name).write_bytes(b"{}")
     hashes = {"model.safetensors": hashlib.sha256((hub / "model.safetensors").read_bytes()).hexdigest()}
     if damaged:
         hashes["model.safetensors"] = "0" * 64
@@ -46,7 +48,7 @@ def test_what_the_hub_sends_is_kept_where_its_hash_is_right(damaged, tmp_path, m
         tokens = torch.randint(50, (1, 9))
         model = from_hugging_face(download("someone/gpt", "a" * 40, tmp_path / "here"))
         assert (model(causal(9), tokens) - peer(tokens).logits).abs().max() < 1e-5
-        assert sorted(asked) == ["config.json", "model.safetensors"]
+        assert sorted(asked) == ["config.json", "model.safetensors", *tokens_of]
     for branch in ("main", "g" * 40, "a" * 39):
         with pytest.raises(ConfigError, match=f"40 hexadecimal digits, not '{branch}'"):
             download("someone/gpt", branch, tmp_path / "here")

@@ -177,3 +177,8 @@ def test_a_model_without_a_counterpart_is_not_written(tmp_path):
         with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
             to_hugging_face(Transformer(settings, Tokens(9, 9, 8)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_name_of_the_hub_in_place_of_a_folder_leads_to_the_download(tmp_path):
+    with pytest.raises(DataError, match=r"no folder .*gpt2: give a folder; `edgewise\.models\.hub\.download"):
+        Pretrained.open(tmp_path / "gpt2")

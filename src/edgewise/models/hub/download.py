@@ -7,6 +7,9 @@ from edgewise.errors import ConfigError, DataError, installing
 from edgewise.files import reading
 from edgewise.models.hub.layout import is_plain
 
+BESIDE = ("config.json", "model.safetensors.index.json")  # the weights
+TOKENS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
 
 def download(name: str, revision: str, folder: Path | str) -> Path:
     """Fetch a model from the Hugging Face hub into a folder, over TLS, each file of weights verified by its sha256.
@@ -14,7 +17,7 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
     Args:
         name: The model's name there, such as "openai-community/gpt2".
         revision: The commit to fetch, 40 hexadecimal digits: a branch may hold other weights tomorrow.
-        folder: Where to put `config.json` and the safetensors.
+        folder: Where to put `config.json`, the safetensors and the tokenizer's JSON files, where there are any.
 
     Errors      ConfigError without the library `huggingface_hub` or for a revision that is no commit; DataError for a
                 file whose hash is another one, which is removed, or a download that fails
@@ -30,7 +33,7 @@ def download(name: str, revision: str, folder: Path | str) -> Path:
     hashes = {
         file.rfilename: file.lfs.sha256 if file.lfs else None
         for file in listed
-        if file.rfilename in ("config.json", "model.safetensors.index.json") or is_plain(file.rfilename)
+        if file.rfilename in (*BESIDE, *TOKENS) or is_plain(file.rfilename)
     }
     for file, expected in hashes.items():
         if expected is None and file.endswith(".safetensors"):

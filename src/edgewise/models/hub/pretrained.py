@@ -54,6 +54,8 @@ class Pretrained:
     def open(cls, folder: Path | str) -> Pretrained:
         """Read a folder's configuration."""
         path = Path(folder) / CONFIG
+        if not path.parent.is_dir():
+            raise DataError(f"no folder {folder}: give a folder; `edgewise.models.hub.download.download` fetches one")
         config = read_json(path, "a model's configuration", LARGEST)
         if not isinstance(config, dict):
             raise DataError(f"{path}: a configuration is a JSON object, not {type(config).__name__}")
