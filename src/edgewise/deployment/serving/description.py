@@ -18,6 +18,7 @@ ERRORS = {
     408: "The body did not come in time",
     413: "The body, a row or their number is too large",
     415: "The content type is not application/json",
+    421: "The host is another than the service's",
     422: "A row cannot be read: the error names it",
     503: "Too many rows wait, or the prediction took too long: try later",
 }
