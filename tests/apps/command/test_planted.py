@@ -64,7 +64,15 @@ def test_the_command_prints_every_case(capsys: pytest.CaptureFixture[str], monke
     assert set(summary["houses"]) == {"accuracy", "leave-one-out"}
 
 
-@pytest.mark.parametrize("words", [["explanations", "gnn"], ["expressiveness"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explanations", "gnn"],
+        ["explanations", "--train", "5"],
+        ["explanations", "--relabellings", "100"],
+        ["expressiveness"],
+    ],
+)
 def test_each_check_takes_its_own_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", *words]) == 2
     assert "check" in capsys.readouterr().err

@@ -34,6 +34,9 @@ def test_the_ends_of_edges_may_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
     [
         (["build"], "store build needs --edges FILE ... and --out STORE"),
         (["info"], "store info takes the folder of a store"),
+        (["info", "s", "--memory", "2GB"], "store info takes the folder of a store, and no option of build"),
+        (["check", "s", "--undirected"], "store check takes the folder of a store, and no option of build"),
+        (["info", "s", "--features", "int8"], "store info takes the folder of a store, and no option of build"),
         (["check", "nowhere"], "nowhere is no store"),
         (
             ["build", "--edges", "e.npy", "--out", "x", "--memory", "much"],

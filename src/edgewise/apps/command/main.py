@@ -196,7 +196,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
     check.add_argument("--pairs", metavar="FILE", help="of expressiveness: your own pairs, in graph6, two lines a pair")
     number(check, "--train", "STEPS", 0, 100_000, 0, "of expressiveness: train on each pair first")
-    number(check, "--relabellings", "N", 1, 10_000, 100, "of expressiveness: renumbered copies of each graph")
+    number(check, "--relabellings", "N", 1, 10_000, None, "of expressiveness: renumbered copies of each graph (100)")
     add_options(add("store", "build, show or check a graph on disk, larger than memory", STORE))
     add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
@@ -320,14 +320,14 @@ def run(args: argparse.Namespace) -> Summary:
             if args.what == "explanations":
                 from edgewise.apps.command.planted import check as check_explanations
 
-                if args.model is not None:
-                    raise ConfigError(f"check explanations trains models of its own: it takes no {args.model!r}")
+                if args.model is not None or args.pairs or args.train or args.relabellings:
+                    raise ConfigError("check explanations trains models of its own: it takes no MODEL and no option")
                 return check_explanations()
             from edgewise.apps.command.expressiveness import check
 
             if args.model is None:
                 raise ConfigError("check expressiveness needs a MODEL; `edgewise list models` names them")
-            return check(args.model, args.options, args.pairs, args.train, args.relabellings)
+            return check(args.model, args.options, args.pairs, args.train, args.relabellings or 100)
         case _:
             from edgewise.apps.command.planning import plan
 

@@ -33,7 +33,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--edges", nargs="+", default=[], metavar="FILE", help="of build: who listens to whom")
     command.add_argument("--nodes", nargs="+", default=[], metavar="FILE", help="of build: what is known of the nodes")
     command.add_argument("--out", metavar="STORE", help="of build: the folder to write")
-    command.add_argument("--memory", default="2GB", metavar="SIZE", help="of build: what it may take (default: 2GB)")
+    command.add_argument("--memory", metavar="SIZE", help="of build: what it may take (default: 2GB)")
     command.add_argument("--undirected", action="store_true", help="of build: each edge both ways, and once")
     command.add_argument("--ends", metavar="FROM,TO", help="of build: the edges' columns of senders and receivers")
     command.add_argument("--features", choices=FEATURES, help="of build: their type (default: the files' own)")
@@ -52,12 +52,14 @@ def store(args: argparse.Namespace) -> dict[str, Any]:
         ends = [name.strip() for name in args.ends.split(",")] if args.ends else []
         features = None if args.features is None else getattr(torch, args.features)
         began, out = time.perf_counter(), Path(args.out)
-        manifest = build_store(out, args.edges, args.nodes, parse_size(args.memory), args.undirected, features, ends)
+        memory = parse_size("2GB" if args.memory is None else args.memory)
+        manifest = build_store(out, args.edges, args.nodes, memory, args.undirected, features, ends)
         seconds = time.perf_counter() - began
         print(f"{out}: {manifest.edges / max(seconds, 1e-9):,.0f} edges a second")
         return show(out, manifest) | {"seconds": seconds}
-    if not args.store or args.edges or args.nodes or args.out or args.ends:
-        raise ConfigError(f"store {args.what} takes the folder of a store, and no files")
+    of_build = ("edges", "nodes", "out", "memory", "undirected", "ends", "features")
+    if not args.store or any(getattr(args, name) not in (None, False, []) for name in of_build):
+        raise ConfigError(f"store {args.what} takes the folder of a store, and no option of build")
     out = Path(args.store)
     summary = show(out, check_store(out) if args.what == "check" else Manifest.read(out))
     if args.what == "check":
