@@ -87,8 +87,8 @@ REQUESTS = {
     ("text", "predict", "\N{SNOWMAN}"): "character '☃' at position 0",
     ("text", "generate", ""): "the prompt is empty",
     ("text", "generate", "ab\N{SNOWMAN}"): "character '☃' at position 2",
-    ("karate", "generate", "ab"): "karate generates nothing: only texts and graphs are written",
-    ("digits", "generate", "ab"): "digits generates nothing: only texts and graphs are written",
+    ("karate", "generate", "ab"): "karate generates nothing: only texts, graphs and images are written",
+    ("digits", "generate", "ab"): "digits generates nothing: only texts, graphs and images are written",
 }
 
 

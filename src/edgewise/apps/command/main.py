@@ -90,7 +90,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
     predict = add("predict", "predict for one input")
-    generate = add("generate", "let a model continue a text, or write new graphs")
+    generate = add("generate", "let a model continue a text, or write new graphs or images")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
         command.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
@@ -119,15 +119,15 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     explanation.add_argument("--out", metavar="PAGE", help="where to write it (default: in the run's explanations)")
     explanation.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     generate.add_argument("--prompt", default="\n", help="the text to continue")
-    number(generate, "--steps", "N", 1, 1_000_000, 200, "characters to add")
+    number(generate, "--steps", "N", 1, 1_000_000, 200, "tokens to add: characters, bytes or byte pairs")
     generate.add_argument(
         "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
     )
-    number(generate, "--top-k", "K", 1, MOST, None, "draw from the K most likely characters only")
+    number(generate, "--top-k", "K", 1, MOST, None, "draw from the K most likely tokens only")
     generate.add_argument(
         "--no-cache", action="store_true", help="recompute the past at every step instead of keeping keys and values"
     )
-    number(generate, "--count", "N", 1, 10_000, 10, "new graphs, of a model of graphs")
+    number(generate, "--count", "N", 1, 10_000, 10, "new graphs or images, of a model of these")
     number(generate, "--seed", "N", 0, MOST, 0, "of the random draws")
 
     export = add("export", "write a model as a file that runs without Edgewise", EXPORT)

@@ -39,7 +39,7 @@ class Sampling:
     Args:
         prompt: The text to continue.
         steps: How many tokens to add to it.
-        count: How many graphs to write.
+        count: How many graphs or images to write.
         temperature: 0 takes the likeliest token; None: what suits the task.
         top_k: Draw from so many of the likeliest tokens only.
         cache: Keep the keys and values of earlier tokens instead of recomputing them.
@@ -271,7 +271,7 @@ class Task(ABC):
 
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
         """Let a model write something new; by default a ConfigError, since most tasks have nothing to write."""
-        raise ConfigError(f"{self.name} generates nothing: only texts and graphs are written")
+        raise ConfigError(f"{self.name} generates nothing: only texts, graphs and images are written")
 
 
 def _given() -> None:
