@@ -47,6 +47,12 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(block, page, "exec"), names)  # noqa: S102 (our own documentation)
 
 
+@pytest.mark.parametrize("page", TEXT)
+def test_no_code_is_indented_where_nothing_runs_it(page: str) -> None:
+    outside = re.sub(r"^```.*?^```$", "", TEXT[page], flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^ {4}(?:from \S+ import|import|>>>) .*$", outside, re.MULTILINE) == []
+
+
 def test_the_readme_shows_two_graphs_in_twelve_lines() -> None:
     (code,) = blocks(TEXT["README.md"], "python")
     assert len([line for line in code.splitlines() if line.strip()]) <= 12
