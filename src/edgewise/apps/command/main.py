@@ -186,7 +186,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
         "--device", default="cpu", choices=("cpu", "cuda"), help="where the graph would be (default: cpu)"
     )
     plan.add_argument(
-        "--calibrate", action="store_true", help="first measure the device's speeds (3 to 5 s) and keep them"
+        "--calibrate", action="store_true", help="first measure the device's speeds (1 to 5 s) and keep them"
     )
 
     check = add("check", "measure what a model can tell apart, or what explanations find", CHECK)
