@@ -185,6 +185,20 @@ def test_sums_in_onnx_lose_no_term_to_another_thread(tmp_path: Path) -> None:
     assert (y == np.bincount(edges[1])[:, None]).all()
 
 
+def test_sums_in_onnx_are_scaled(tmp_path: Path) -> None:
+    import onnxruntime
+
+    class Difference(nn.Module):
+        def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+            return x.index_add(0, graph.receivers, x.index_select(0, graph.senders), alpha=-0.5)
+
+    exported = export(Difference(), on_nodes(0), "onnx", tmp_path / "difference.onnx")
+    given, expected = exported.call(*on_nodes(0))
+    session = onnxruntime.InferenceSession(tmp_path / "difference.onnx")
+    (y,) = session.run(None, {name: value.numpy() for name, value in given.items()})
+    np.testing.assert_allclose(y, expected["y"], atol=1e-5)
+
+
 def test_the_order_of_the_edges_does_not_matter() -> None:
     graph, x = random_graph(4), torch.randn(30, 3)
     program = export(GAT(3, 4), (graph, x), "pt2").program.module()
