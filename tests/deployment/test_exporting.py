@@ -14,7 +14,7 @@ import edgewise
 from deployment.families import FAMILIES, gnn, on_nodes, random_graph, several, text
 from edgewise.deployment import export
 from edgewise.errors import ExportError
-from edgewise.graphs import Graph, causal
+from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete
 from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, HadamardAttention
 from edgewise.models import GNN, Features, GNNSettings
 
@@ -236,6 +236,22 @@ def test_a_program_finds_the_edges_within_a_radius_itself() -> None:
 def test_a_radius_that_is_not_the_examples_is_refused(name: str, radius: float, why: str) -> None:
     with pytest.raises(ExportError, match=why):
         within(radius, name)
+
+
+SOME = torch.tensor([[0, 1, 2], [1, 0, 1]])
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        EncoderDecoderGraph(complete(3), complete(2), complete(2, 3)),
+        EncoderDecoderGraph(complete(3), causal(2), Graph.from_edge_index(SOME, num_nodes=3, num_receivers=2)),
+        EncoderDecoderGraph(Graph.from_edge_index(SOME, num_nodes=3), causal(2), complete(2, 3)),
+    ],
+)
+def test_a_pair_whose_graphs_no_program_builds_is_refused(graph: EncoderDecoderGraph) -> None:
+    with pytest.raises(ExportError, match="a causal decoder and a complete cross graph"):
+        export(FAMILIES["encoder-decoder"].model(), (graph, torch.ones(1, 5, dtype=torch.int64)), "pt2")
 
 
 def test_the_model_is_left_as_it_was() -> None:

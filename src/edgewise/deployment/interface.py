@@ -158,8 +158,7 @@ class Exportable(nn.Module):
             _check_rows(graph, made)
         if isinstance(graph, EncoderDecoderGraph):
             lengths = graph.encoder.num_receivers, graph.decoder.num_receivers
-            if len(graph.encoder.sizes) > 1:
-                raise ExportError("pairs side by side in one graph: give an example of one pair, or of a leading batch")
+            _check_pair(graph)
             made["source"], made["target"] = made.pop("pairs").split(lengths, -1)
         elif self.varies(graph):
             if graph.rule is None and self.radius is None:
@@ -276,6 +275,20 @@ def _check_rows(graph: Graph, given: Mapping[str, Tensor]) -> None:
         if letter is not None and (tensor.ndim < -axis or tensor.shape[axis] != counts[letter]):
             where = "last axis" if axis == -1 else "last axis but one"
             raise ExportError(f"{name} is {list(tensor.shape)}: its {where} must have {counts[letter]} rows")
+
+
+def _check_pair(graph: EncoderDecoderGraph) -> None:
+    """The graphs of a pair are those that a program builds of its lengths."""
+    if len(graph.encoder.sizes) > 1:
+        raise ExportError("pairs side by side in one graph: give an example of one pair, or of a leading batch")
+    usual = EncoderDecoderGraph.of([graph.encoder.num_receivers], [graph.decoder.num_receivers])
+    pairs = ((graph.decoder, usual.decoder), (graph.cross, usual.cross))
+    same = all(torch.equal(own.dense_mask().cpu(), other.dense_mask()) for own, other in pairs)
+    if graph.encoder.rule is None or not same:
+        raise ExportError(
+            "a program builds the graph of a pair from its lengths, the encoder's by a rule, with a causal decoder and "
+            "a complete cross graph: give an example of such a graph, as EncoderDecoderGraph.of makes it"
+        )
 
 
 def _is_batch(graph: Graph) -> bool:
