@@ -40,6 +40,18 @@ def test_features_are_gated_towards_their_baseline() -> None:
     torch.testing.assert_close(explained(g), layer(GRAPH, 1 + g[:, None] * (x - 1)).sum())
 
 
+def test_of_a_tuple_of_outputs_a_function_makes_the_number() -> None:
+    class Pair(GCN):
+        def forward(self, graph: Graph, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+            return super().forward(graph, x), x
+
+    layer, x = Pair(2, 1), torch.randn(3, 2)
+    explained = Explained(layer, (GRAPH, x), lambda outputs: outputs[0][1, 0] + outputs[1].sum())
+    assert explained.value == pytest.approx((layer(GRAPH, x)[0][1, 0] + x.sum()).item()) and explained.node is None
+    with pytest.raises(ExplanationError, match=r"returns .*tuple.*: give a function of it as the target"):
+        Explained(layer, (GRAPH, x), (1, 0))
+
+
 @pytest.mark.parametrize("baseline", [0, 1.0, torch.tensor([0.2, 0.0, 0.5])], ids=["zero", "one", "mean"])
 def test_sparse_features_become_the_baseline_as_the_dense_ones(baseline: float | torch.Tensor) -> None:
     layer = GCN(3, 2)

@@ -64,6 +64,49 @@ def test_a_model_that_reads_more_than_its_edges_is_read_whole() -> None:
     assert around(Explained(Global(GCN), (LONG, torch.randn(300, 4)), (150, 1))) is None
 
 
+class Further(nn.Module):
+    """One layer, beside what further features of nodes, of edges or of the whole graph add."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.where = GCN(4, 3), where
+
+    def forward(self, graph: Graph, x: Tensor, u: Tensor) -> Tensor:
+        y = self.layer(graph, x)
+        return y.index_add(0, graph.receivers, u) if self.where == "edges" else y + u
+
+
+CYCLE = Graph.from_edge_index(torch.stack([torch.arange(300), torch.arange(1, 301) % 300]), num_nodes=300)
+
+
+@pytest.mark.parametrize(
+    ("graph", "where", "count", "is_cut"),
+    [
+        (LONG, "nodes", 300, True),
+        (LONG, "edges", 598, True),
+        (LONG, "graph", 1, False),
+        (CYCLE, "nodes", 300, False),
+    ],
+)
+def test_further_features_are_those_of_nodes_or_of_edges(graph: Graph, where: str, count: int, is_cut: bool) -> None:
+    explained = Explained(Further(where), (graph, torch.randn(300, 4), torch.randn(count, 3)), (295, 1))
+    small = around(explained)
+    assert (small is not None) == is_cut
+    if small is not None:
+        assert small.explained.value == pytest.approx(explained.value, rel=1e-4)
+
+
+def test_outputs_that_are_not_of_nodes_are_read_whole() -> None:
+    class Pair(Two):
+        def forward(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            y = super().forward(graph, x)
+            return y, y.sum(0)
+
+    explained = Explained(Pair(GCN), (LONG, torch.randn(300, 4)), lambda outputs: outputs[0][150, 1], node=150)
+    assert around(explained) is None
+
+
 @pytest.mark.parametrize("of", ["edges", "nodes"])
 def test_curves_show_the_number_of_the_explained_node(of: str) -> None:
     why = explain(Two(GCN).eval(), LONG, torch.randn(300, 4), (150, 1))

@@ -32,7 +32,8 @@ class Explained:
                 say), so that nodes have no gates; node = the receiver that the number belongs to, where it belongs
                 to one: of an encoder-decoder counted from the first source
     Shapes      g [J], m [E] in the order of `edges`
-    Errors      ExplanationError for outputs that the target does not make one finite number of
+    Errors      ExplanationError for outputs that the target does not make one finite number of, and for an index where
+                they are no tensor
     Edge cases  edges that a layer adds (self-loops, a class node's) have no gate; a graph over as many nodes that a
                 layer makes itself shares the gates of the edges that are in both; graphs that a layer chooses by
                 content (nearest neighbours, buckets, clusters) are those of the input itself, whatever the gates
@@ -64,13 +65,12 @@ class Explained:
         self._places: dict[int, tuple[Graph, Tensor]] = {}
         self.calls = 0  # of verbs on the edges, in the last evaluation
         with torch.no_grad():
-            outputs = self.outputs()
+            outputs: Any = self.outputs()
         self.target, index = resolved(target, outputs)
         before = self.num_nodes - self.edges.num_receivers if self.alone else 0  # sources, which have no outputs
-        per_node = outputs.ndim > 1 and outputs.shape[-2] == self.num_nodes - before and self.num_nodes > 1
-        self.node = (
-            range(outputs.shape[-2])[index[-2]] + before if node is None and per_node and len(index) > 1 else node
-        )
+        if node is None and len(index) > 1 and self.num_nodes > 1 and outputs.shape[-2] == self.num_nodes - before:
+            node = range(outputs.shape[-2])[index[-2]] + before
+        self.node = node
         self.value = self(None, None).item()
 
     @property
@@ -231,10 +231,13 @@ def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:
     return torch.empty_like(place).index_copy(0, own_order, torch.where(found, place, len(other)))
 
 
-def resolved(target: Target, outputs: Tensor) -> tuple[Callable[[Tensor], Tensor], tuple[int, ...]]:
+def resolved(target: Target, outputs: Any) -> tuple[Callable[[Tensor], Tensor], tuple[int, ...]]:
     """A function of the outputs, and the index that it reads, () where it is a function already."""
     if callable(target):
         return target, ()
+    if not isinstance(outputs, Tensor):
+        what = f"the model returns {shown(outputs)}, not a tensor"
+        raise ExplanationError(f"{what}: give a function of it as the target, such as lambda outputs: outputs[0][3, 1]")
     index = (target,) if isinstance(target, int) else tuple(target)
     try:
         chosen = outputs[index]

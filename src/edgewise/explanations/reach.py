@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgewise.errors import EdgewiseError
+from edgewise.errors import EdgewiseError, ExplanationError
 from edgewise.explanations.explained import Explained
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
@@ -55,11 +55,12 @@ def around(explained: Explained) -> Near | None:
     edges = (near[graph.receivers] & near[graph.senders]).nonzero()[:, 0]
     place = int((nodes == node).nonzero())
     small = graph.subgraph(nodes)
-    more = tuple(None if e is None else e.index_select(0 if e.ndim == 1 else -2, edges) for e in explained.inputs[2:])
     whole = explained.target
 
-    def target(outputs: Tensor) -> Tensor:
+    def target(outputs: Any) -> Tensor:
         """The target reads the node where it is in the whole graph."""
+        if not isinstance(outputs, Tensor) or outputs.shape[:-1] != nodes.shape:
+            raise ExplanationError("the outputs are not rows of numbers, one for each node")
         spread = outputs.new_zeros(graph.num_receivers, outputs.shape[-1]).index_copy(0, nodes, outputs)
         return whole(spread)
 
@@ -67,6 +68,7 @@ def around(explained: Explained) -> Near | None:
     if isinstance(baseline, Tensor) and baseline.ndim > 1 and baseline.shape[-2] == len(near):
         baseline = baseline.index_select(-2, nodes)
     try:
+        more = [_cut(given, graph, nodes, edges) for given in explained.inputs[2:]]
         made = Explained(explained.model, (small, _rows(x, nodes), *more), target, small, baseline, place)
     except EdgewiseError:
         return None
@@ -76,6 +78,16 @@ def around(explained: Explained) -> Near | None:
 def same(value: float, whole: float) -> bool:
     """Whether an output without what is far away is, but for rounding, the one of the whole graph."""
     return abs(value - whole) <= SAME * max(1.0, abs(whole))
+
+
+def _cut(given: Any, graph: Graph, nodes: Tensor, edges: Tensor) -> Any:
+    """Further features of the edges or nodes near, by how many rows there are; an error where that does not tell."""
+    if given is None:
+        return None
+    count = given.shape[-2:][0] if isinstance(given, Tensor) and given.ndim else None
+    if graph.num_edges == graph.num_receivers or count not in (graph.num_edges, graph.num_receivers):
+        raise ExplanationError("whether the features are of edges or of nodes is not known")
+    return given.index_select(-min(2, given.ndim), edges if count == graph.num_edges else nodes)
 
 
 def _rows(x: Any, nodes: Tensor) -> Any:
