@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -23,8 +24,9 @@ def karate(tmp_path_factory):
 
 
 @pytest.fixture
-def process(karate):
+def process(karate, request):
     command = [sys.executable, "-m", "edgewise", "serve", str(karate), "--port", "0", "--json"]
+    command += getattr(request, "param", [])
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as made:
         yield made
@@ -63,6 +65,23 @@ def test_a_signal_ends_it_once_the_requests_that_have_come_are_answered(number: 
     assert results[0][0] == 200 and results[0][1]["predictions"][0]["node"] == 0
     assert process.returncode == 0 and errors == ""
     assert out.splitlines()[0] == "stopped after 1 rows" and json.loads(out.splitlines()[-1])["rows"] == 1
+
+
+@pytest.mark.parametrize("process", [["--host", "127.0.0.2"]], indirect=True)
+def test_another_loopback_address_answers_by_its_own_name_and_by_no_strange_one(process) -> None:
+    (port,) = re.findall(r"http://127\.0\.0\.2:(\d+)", process.stdout.readline())
+
+    def status(host: str) -> int:
+        with closing(http.client.HTTPConnection("127.0.0.2", int(port), timeout=30)) as connection:
+            connection.request("GET", "/health", headers={"host": host})
+            return connection.getresponse().status
+
+    assert [status(host) for host in (f"127.0.0.2:{port}", "localhost", "evil.example")] == [200, 200, 421]
+
+
+def test_an_empty_address_is_refused(karate, capsys) -> None:
+    assert main(["serve", str(karate), "--host", ""]) == 2
+    assert "an empty --host is no address" in capsys.readouterr().err
 
 
 def test_an_address_that_is_taken_is_said(karate, capsys) -> None:

@@ -41,9 +41,8 @@ def serve(
     """
     limits = limits or Limits()
     listening = _listen(host, port)
-    name = f"[{host}]" if ":" in host else host
-    hosts = LOOPBACK if _is_loopback(listening) else ()
-    app = application(trained, title, limits, hosts)
+    name = _in_url(host)
+    app = application(trained, title, limits, _hosts(listening, name))
     config = Config(
         app,
         http=_Protocol,
@@ -101,6 +100,8 @@ class _Protocol(H11Protocol):
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not host:  # which would listen on every network
+        raise ConfigError("an empty --host is no address: leave it out for this machine alone, or give 0.0.0.0")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
@@ -109,9 +110,15 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(f"{host} port {port} is not to be had ({reason}): give --host or --port another") from error
 
 
-def _is_loopback(listening: socket.socket) -> bool:
+def _hosts(listening: socket.socket, name: str) -> tuple[str, ...]:
+    """By which names the service answers: on a loopback address by its own and those of this machine, else by any."""
     address = str(listening.getsockname()[0])
-    return address.startswith("127.") or address == "::1"
+    is_loopback = address == "::1" or address.removeprefix("::ffff:").startswith("127.")
+    return (name.lower(), _in_url(address), *LOOPBACK) if is_loopback else ()
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 @contextlib.contextmanager
