@@ -67,6 +67,22 @@ def test_a_request_that_cannot_be_read_spoils_no_other() -> None:
     assert isinstance(three, RuntimeError) and "a parser's own" in str(three)
 
 
+class Bounded(Doubling):
+    """A task that reads all numbers, and then has no memory for 13."""
+
+    def predictions(self, model, pattern, requests, device) -> list[dict[str, Any]]:
+        made = super().predictions(model, pattern, requests, device)
+        if "13" in requests:
+            raise MemoryError("13 is too large")
+        return made
+
+
+def test_an_error_while_the_row_at_fault_is_looked_for_ends_no_other_request() -> None:
+    one, two = run(Bounded(), ["13", "2", "x"], ["4"])
+    assert isinstance(one, RuntimeError) and "13 is too large" in str(one)
+    assert two == [{"twice": 8}]
+
+
 def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROWS", 3)
     task = Doubling()

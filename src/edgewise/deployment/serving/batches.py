@@ -102,7 +102,10 @@ class Batches:
 
     def _reason(self, rows: Sequence[str], error: BaseException) -> Exception:
         if isinstance(error, EdgewiseError):
-            row = refused(self.trained, rows)
+            try:
+                row = refused(self.trained, rows)
+            except BaseException as other:
+                return self._reason(rows, other)
             return error if row is None else RowError(*row)
         failure = RuntimeError(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
