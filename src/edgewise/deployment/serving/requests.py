@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from edgewise.tasks.core.task import EXAMPLE
 
 FORM = 'a JSON object {"rows": [...]}'
+NAME = 255  # bytes of a file's name, which is what file systems take
 SHOWN = 400  # characters of an error: those that repeat a row have its beginning and its end
 
 
@@ -130,8 +131,8 @@ def _file(number: int, row: dict[str, Any], suffixes: tuple[str, ...]) -> tuple[
     if set(row) != {"file", "content"} or not all(isinstance(part, str) for part in row.values()):
         raise Refusal(422, f'row {number} is not {{"file": NAME, "content": BASE64}}')
     name = row["file"]
-    if not name.isprintable() or len(name) > 100 or Path(name).name != name or "\\" in name:
-        raise Refusal(422, f"row {number}: give a file's name, of at most 100 characters, without a folder")
+    if not name.isprintable() or len(name.encode()) > NAME or Path(name).name != name or "\\" in name:
+        raise Refusal(422, f"row {number}: give a file's name, of at most {NAME} bytes, without a folder")
     if Path(name).suffix.lower() not in suffixes:
         raise Refusal(422, f"row {number}: files that end with {', '.join(suffixes)} are read")
     try:
