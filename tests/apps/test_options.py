@@ -127,6 +127,14 @@ def test_a_recipe_must_name_its_task_and_its_model(missing: str) -> None:
         configure(parse("mine", "\n".join(text.values())))
 
 
+@pytest.mark.parametrize("task", ["", "task:", "task: mine", "task: {loops: true}", "task: 3", "task: [karate]"])
+def test_a_recipe_without_a_task_that_there_is_takes_that_of_the_command_line(task: str) -> None:
+    recipe = parse("mine", f"{task}\nmodel: gnn")
+    assert configure(recipe, [("task", "karate")]).task.name == "karate"
+    with pytest.raises(ConfigError):
+        configure(recipe)
+
+
 def every_option() -> list[tuple[str, Any]]:
     """Every option that any recipe could have, with its annotation, down through all tables."""
     found: dict[str, Any] = {}

@@ -31,7 +31,10 @@ def configure(recipe: Recipe, overrides: Overrides = ()) -> RunConfig:
 
 
 def _check_kind(recipe: Recipe, name: str) -> None:
-    """Raise ConfigError for a task of another kind than the recipe's: its model, metric and description are not its."""
+    """Raise ConfigError for a task of another kind than the recipe's: its model, metric and description are not its.
+    A recipe that names no task that there is takes any."""
+    if _task_of(recipe) not in TASKS:
+        return
     own, other = (_kind(task) for task in (_task_of(recipe), name))
     if own is other:
         return
@@ -43,8 +46,8 @@ def _check_kind(recipe: Recipe, name: str) -> None:
 
 
 def _task_of(recipe: Recipe) -> str:
-    task = recipe.sections["task"]
-    return str(task if isinstance(task, str) else task.get("name"))
+    task = recipe.sections.get("task")
+    return str(task.get("name") if isinstance(task, dict) else task)
 
 
 def _kind(task: str) -> type:
