@@ -4,12 +4,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from edgewise.apps import recipes
 from edgewise.apps.explorer import examples
 from edgewise.apps.explorer.examples import neighbourhood, outputs_of, pieces
 from edgewise.apps.explorer.page import demonstration
+from edgewise.apps.options import configure
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.training import load_run
+from edgewise.training.runs import assemble
 
 Runs = Callable[[str], Path]
 
@@ -60,6 +63,17 @@ def test_a_node_of_one_of_many_examples_is_refused(trained: Runs) -> None:
     loaded = load_run(trained("digits"), device="cpu")
     with pytest.raises(ConfigError, match="--node 3: digits has many examples"):
         pieces(loaded.model, loaded.task, loaded.pattern, 3)
+
+
+def test_several_targets_are_refused(tmp_path: Path) -> None:
+    nodes = [f"n{k},0.{k},{20 + k}.5,{'ab'[k % 2]}" for k in range(10)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,height,age,party", *nodes]))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(f"n{k},n{(k + 1) % 10}" for k in range(10)))
+    own = {"name": "node-folder", "folder": str(tmp_path), "label": "age,party"}
+    config = configure(recipes.read("karate-explorer"), [(f"task.{name}", value) for name, value in own.items()])
+    task, model = assemble(config)
+    with pytest.raises(ConfigError, match=r"several targets \(age, party\): the explorer shows the classes of one"):
+        pieces(model, task, config.graph, None)
 
 
 def test_a_neighbourhood_grows_hop_by_hop_and_ends_with_the_component() -> None:

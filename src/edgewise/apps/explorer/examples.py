@@ -51,8 +51,12 @@ class Piece:
 def pieces(model: Any, task: Task, pattern: Pattern, node: int | None) -> list[Piece]:
     """A few validation examples; of a graph that is too large, what lies around a node.
 
-    Errors      ConfigError for a node that is not there, or examples of more than MOST_NODES nodes
+    Errors      ConfigError for a node that is not there, examples of more than MOST_NODES nodes, or several targets
     """
+    several = getattr(task, "several", None)
+    if several is not None and len(several.targets) > 1:
+        names = ", ".join(target.name for target in several.targets)
+        raise ConfigError(f"{task.name} has several targets ({names}): the explorer shows the classes of one")
     batch = next(iter(task.batches("valid", COUNT, pattern)))
     if not isinstance(batch.graph, Graph):
         raise ConfigError(
