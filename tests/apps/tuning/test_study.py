@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,25 @@ def test_processes_share_the_trials(tmp_path):
     study = opened(tmp_path / "t")
     assert len(study.done()) == 8 and study.elsewhere() == []
     assert len(list((tmp_path / "t" / "best").iterdir())) == 1
+
+
+def test_processes_begin_one_search_together(tmp_path, monkeypatch):
+    writing, before = threading.Event(), studies.write_file
+
+    def write_slowly(path: Path, content: bytes) -> None:
+        writing.set()
+        time.sleep(0.3)
+        before(path, content)
+
+    monkeypatch.setattr(studies, "write_file", write_slowly)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(opened, tmp_path / "t")
+        assert writing.wait(60)
+        second = pool.submit(opened, tmp_path / "t")
+        assert first.result().search.to_plain() == second.result().search.to_plain()
+    (tmp_path / "t" / studies.SEARCH).unlink()
+    with pytest.raises(ConfigError, match="holds something else"):  # trials of a search that is not known
+        opened(tmp_path / "t")
 
 
 def test_two_processes_that_follow_two_killed_ones_go_on_with_a_trial_each(tmp_path):

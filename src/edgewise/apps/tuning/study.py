@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SEARCH = "search.yaml"  # what is searched
 JOURNAL = "trials.jsonl"  # Optuna's
+LOCK = "study.lock"  # held while a process begins, or takes a trial
 STARTED = 5  # trials that are trained to their end before others are compared with them
 FIRST = 5  # no trial of one run is stopped in its first fifth
 REFUSED = "refused"  # the attribute with the reason why values do not run
@@ -69,10 +70,19 @@ class Study:
         """
         self.library = library()
         self.states = self.library.trial.TrialState
+        names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set[str]()
+        begun = {SEARCH} if JOURNAL in names else {SEARCH, LOCK}  # of a process that begins, the lock comes first
+        if names and not names & begun:
+            raise ConfigError(f"{self.folder} holds something else: name a new folder with --run")
+        make_folder(self.folder)
+        with held(self.folder / LOCK):
+            self._begin()
+            self.optuna = self._optuna()
+
+    def _begin(self) -> None:
+        """Write what is searched, or compare it with what the folder has."""
         path, content = self.folder / SEARCH, self.search.to_plain()
         if not path.is_file():
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise ConfigError(f"{self.folder} holds something else: name a new folder with --run")
             make_folder(self.folder / "trials")
             write_file(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
         found = read_yaml(path)
@@ -80,8 +90,6 @@ class Study:
             if not isinstance(found, dict) or found.get(part) != content[part]:
                 message = f"{self.folder} holds another search: its {part!r} in {SEARCH} is not that of this command"
                 raise ConfigError(f"{message}; repeat the command that made it, or name a new folder with --run")
-        with held(self.folder / "study.lock"):
-            self.optuna = self._optuna()
 
     def _optuna(self) -> Any:
         """Optuna's study. Its sampler draws anew in each process, from what all have found."""
@@ -138,7 +146,7 @@ class Study:
 
     def take(self, most: int) -> "Trial | None":
         """The next trial: one that a killed process has left, or a new one; None where there are enough."""
-        with held(self.folder / "study.lock"):
+        with held(self.folder / LOCK):
             running = self.trials(self.states.RUNNING)
             left = [trial for trial in running if self.claim(folder_of(trial))]
             for trial in left:
@@ -159,7 +167,7 @@ class Study:
 
     def elsewhere(self) -> list[int]:
         """The trials that other processes carry out."""
-        with held(self.folder / "study.lock"):
+        with held(self.folder / LOCK):
             numbers = [folder_of(trial) for trial in self.trials(self.states.RUNNING)]
             found = [number for number in numbers if not self.claim(number)]
             self.release()
