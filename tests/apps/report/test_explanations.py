@@ -84,12 +84,24 @@ def test_no_payload_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "name"),
-    [("test:7", "test-7-flow.html"), ("../../etc/passwd", "etc-passwd-flow.html"), ("", "input-flow.html")],
+    [
+        ("5", r"5-flow"),
+        ("test:7", r"test-7-flow"),
+        ("../../etc/passwd", r"etc-passwd-flow-[0-9a-f]{8}"),
+        ("", r"input-flow-[0-9a-f]{8}"),
+    ],
 )
 def test_a_page_is_named_after_its_input_inside_the_run(request_: str, name: str) -> None:
-    assert default_path(Path("run"), request_, "flow") == Path("run") / "explanations" / name
-    of_target = default_path(Path("run"), request_, "flow", "party:left")
-    assert of_target.name == name.replace(".html", "-party-left.html")
+    path = default_path(Path("run"), request_, "flow")
+    assert path.parent == Path("run") / "explanations" and re.fullmatch(rf"{name}\.html", path.name)
+
+
+def test_pages_of_different_things_have_different_names() -> None:
+    requests = ["很好的电影", "很差的电影", "x" * 60 + " good", "x" * 60 + " bad", "a b", "a-b", "", "input"]
+    paths = [default_path(Path("run"), request, "flow") for request in requests]
+    paths += [default_path(Path("run"), "5", "flow", target) for target in (None, "party:left", "party-left", "数")]
+    paths += [default_path(Path("run"), "5", "flow", layer=layer, head=3) for layer in (None, 0, 1)]
+    assert len(set(paths)) == len(paths)
 
 
 def test_the_list_of_pages_follows(tmp_path: Path) -> None:

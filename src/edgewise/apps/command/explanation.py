@@ -40,7 +40,7 @@ def explain(
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
     options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
-    path = default_path(Path(run), request, method, target) if out is None else Path(out)
+    path = default_path(Path(run), request, method, target, layer, head) if out is None else Path(out)
     names = list(subject.names)
     seconds = time.perf_counter() - started
     made = (Path(run), request, explanation, what, value, names, drawings, fidelities, options, seconds)

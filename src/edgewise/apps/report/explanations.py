@@ -1,9 +1,11 @@
 """One page for one explanation: what is shown, a legend, how to read it, the scores, and how far to trust them."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from edgewise.apps.report.report import footer
 from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity
 from edgewise.files import write_file
 from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
+from edgewise.tasks.core.task import EXAMPLE
 
 FOLDER = "explanations"
 LISTED = 10  # edges and nodes in the tables
@@ -50,13 +53,17 @@ class Explained:
     seconds: float
 
 
-def default_path(run: Path, request: str, method: str, target: str | None = None) -> Path:
-    """Where a page is written unless a place is named: a name that any file system takes."""
-
-    def safe(text: str) -> str:
-        return re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-.")[:60]
-
-    parts = [safe(request) or "input", method, *([] if target is None else [safe(target) or "target"])]
+def default_path(
+    run: Path, request: str, method: str, target: str | None = None, layer: int | None = None, head: int | None = None
+) -> Path:
+    """Where a page is written unless a place is named: a name that any file system takes. Where it says less than the
+    request and the target do, a hash tells it from others."""
+    texts = [request] if target is None else [request, target]
+    names = [re.sub(r"[^\w.-]+", "-", text, flags=re.ASCII).strip("-.")[:60] or "input" for text in texts]
+    parts = [names[0], method, *names[1:]]
+    parts += [f"{what}-{number}" for what, number in (("layer", layer), ("head", head)) if number is not None]
+    if any(name != text and not EXAMPLE.fullmatch(text) for name, text in zip(names, texts, strict=True)):
+        parts.append(sha256(json.dumps(texts).encode()).hexdigest()[:8])
     return run / FOLDER / f"{'-'.join(parts)}.html"
 
 
