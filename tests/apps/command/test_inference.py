@@ -111,6 +111,13 @@ def test_a_predictions_drawings_are_written_into_the_run(tmp_path: Path) -> None
     assert written(Output({}, {}), tmp_path) == {}
 
 
+def test_drawings_that_cannot_be_written_are_left_out_with_a_warning(tmp_path: Path, capsys) -> None:
+    (tmp_path / "figures").write_text("no folder")
+    drawing = Drawing("heat-1", Confusion(np.eye(2, dtype=int), ["a", "b"]))
+    assert written(Output({}, {"heat map": drawing}), tmp_path) == {}
+    assert f"edgewise: warning: heat map in {tmp_path} could not be written: " in capsys.readouterr().err
+
+
 def test_predict_writes_a_table_for_a_file(trained, capsys) -> None:
     Path("nodes.txt").write_text("0\n33\n5\n", encoding="utf-8")
     told = answer(["predict", str(trained("karate")), "nodes.txt", "--out", "table.csv"], capsys)

@@ -50,8 +50,8 @@ def evaluate(run: str, accept: bool = False, folder: Moved | None = None) -> dic
     kept = json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
     try:
         write_file(Path(run) / EVALUATION, kept)
-    except OSError as error:  # such as the run of another user: what was measured is printed all the same
-        say(f"edgewise: warning: {Path(run) / EVALUATION} could not be written: {error.strerror or error}")
+    except OSError as error:
+        unwritten(str(Path(run) / EVALUATION), error)
     return result
 
 
@@ -160,12 +160,23 @@ def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: 
 
 
 def written(output: Output, run: Path) -> dict[str, str]:
-    """Write a command's drawings into a run's figures; the path of each by its name."""
+    """Write a command's drawings into a run's figures; the path of each by its name, but of those that cannot be."""
     if not output.drawings:
         return {}
     from edgewise.apps.report.render import save
 
-    return {name: str(save(drawing, run)[0]) for name, drawing in output.drawings.items()}
+    places = {}
+    for name, drawing in output.drawings.items():
+        try:
+            places[name] = str(save(drawing, run)[0])
+        except OSError as error:
+            unwritten(f"{name} in {run}", error)
+    return places
+
+
+def unwritten(what: str, error: OSError) -> None:
+    """Warn of what cannot be written, such as into the run of another user: the rest is printed all the same."""
+    say(f"edgewise: warning: {what} could not be written: {error.strerror or error}")
 
 
 def device_of(loaded: LoadedRun) -> torch.device:
