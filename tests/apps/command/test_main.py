@@ -249,14 +249,16 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch) -> None:
         main(["list"])
 
 
-def unread(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command whose output nobody reads."""
+def unread(*command: str, cwd: Path, errors: bool = True) -> subprocess.CompletedProcess[str]:
+    """A command whose output nobody reads, nor, without `errors`, standard error in the same pipe."""
     reader, writer = os.pipe()
     os.close(reader)
     words = [sys.executable, "-m", "edgewise", *command]
     given: dict[str, Any] = {"cwd": cwd, "env": {**os.environ, "PYTHONUNBUFFERED": ""}}
     try:
-        return subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, **given)
+        return subprocess.run(
+            words, stdout=writer, stderr=subprocess.PIPE if errors else writer, text=True, check=False, **given
+        )
     finally:
         os.close(writer)
 
@@ -277,3 +279,8 @@ def test_a_search_that_nobody_reads_says_how_to_go_on(tmp_path: Path) -> None:
     done = unread("tune", "karate", "--train.steps", "2", "--trials", "3", cwd=tmp_path)
     assert done.returncode == 141
     assert done.stderr.splitlines()[-1].endswith("nobody reads standard output any more; the same command goes on")
+
+
+@pytest.mark.parametrize("command", ["list", "tune karate --train.steps 2 --trials 3"])
+def test_a_command_whose_errors_nobody_reads_either_ends_alike(command: str, tmp_path: Path) -> None:
+    assert unread(*command.split(), cwd=tmp_path, errors=False).returncode == 141

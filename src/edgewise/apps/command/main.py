@@ -351,9 +351,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(*map(str, error.args))
     except BrokenPipeError as stop:
         # The reader went away (`edgewise list | head`): let nothing be flushed into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        for advice in () if stop.errno else stop.args:  # of work that is unfinished
-            print(f"edgewise: nobody reads standard output any more; {advice}", file=sys.stderr)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        try:
+            for advice in () if stop.errno else stop.args:  # of work that is unfinished
+                print(f"edgewise: nobody reads standard output any more; {advice}", file=sys.stderr)
+            sys.stderr.flush()
+        except BrokenPipeError:  # standard error goes into the same pipe
+            os.dup2(nowhere, sys.stderr.fileno())
         return UNREAD
     except OSError as error:
         return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
