@@ -1,6 +1,7 @@
 """Exported files give the model's numbers, in processes that cannot import Edgewise, for calls of other sizes."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,12 @@ def test_onnx_has_named_axes_the_operator_attention_and_no_operator_of_its_own(t
     assert (model.graph.input[0].name, axes, model.graph.output[0].name) == ("tokens", ["B", "N"], "y")
     assert json.loads(next(entry.value for entry in model.metadata_props))["inputs"] == {"tokens": ["B", "N"]}
     onnx.checker.check_model(model)
+
+
+def test_a_file_whose_name_is_no_text_has_its_description(tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode(b"caf\xe9.pt2")
+    export(GCN(5, 3), on_nodes(0), "pt2", out)
+    assert "# caf?.pt2" in out.with_name(f"{out.name}.md").read_text(encoding="utf-8")
 
 
 def test_sums_in_onnx_lose_no_term_to_another_thread(tmp_path: Path) -> None:

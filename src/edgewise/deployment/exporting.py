@@ -84,7 +84,7 @@ class Exported:
         script = script_of(self.to, isinstance(self.exportable, Decoding), lines, native)
         write_file(beside(out, "py"), script.encode())
         page = readme_of(out.name, self.to, self.about, self.example, bool(lines))
-        write_file(beside(out, "md"), page.encode())
+        write_file(beside(out, "md"), page.encode(errors="replace"))  # a file's name may be no text
         return out
 
 

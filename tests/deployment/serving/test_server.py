@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -91,6 +92,16 @@ def test_an_address_that_is_taken_is_said(karate, capsys) -> None:
     assert f"127.0.0.1 port {port} is not to be had (Address already in use" in capsys.readouterr().err
     assert main(["serve", str(karate), "--host", "999.1.1.1"]) == 2
     assert "999.1.1.1 port 8000 is not to be had" in capsys.readouterr().err
+
+
+def test_the_title_is_the_name_of_the_run(karate, tmp_path, monkeypatch) -> None:
+    titles = []
+    monkeypatch.setattr("edgewise.deployment.serving.serve", lambda trained, title, *_: titles.append(title) or 0)
+    strange = tmp_path / os.fsdecode(b"caf\xe9")
+    shutil.copytree(karate, strange)
+    monkeypatch.chdir(karate)
+    assert main(["serve", "."]) == main(["serve", str(strange)]) == 0
+    assert titles == ["karate", "caf?"]
 
 
 def test_what_is_no_run_is_an_error_in_one_line(capsys, tmp_path) -> None:

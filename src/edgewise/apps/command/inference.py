@@ -19,7 +19,7 @@ from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.deployment.runs import place_of
 from edgewise.errors import DataError
-from edgewise.files import write_file
+from edgewise.files import folder_name, write_file
 from edgewise.tables.reading import ENDINGS
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
@@ -154,7 +154,8 @@ def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: 
     def ready(address: str) -> None:
         print(f"{run}: predictions at {address} (Ctrl-C stops)", flush=True)
 
-    rows = serving.serve(deployment.load(run, accept=accept), Path(run).name, host, port, limits, ready)
+    title = folder_name(Path(run)).encode(errors="replace").decode()  # a folder's name may be no text
+    rows = serving.serve(deployment.load(run, accept=accept), title, host, port, limits, ready)
     print(f"stopped after {rows:,} rows")
     return {"run": run, "rows": rows}
 
