@@ -1,7 +1,6 @@
 """Exported files give the model's numbers, in processes that cannot import Edgewise, for calls of other sizes."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ import edgewise
 from deployment.families import FAMILIES, gnn, on_nodes, random_graph, several, text
 from edgewise.deployment import export
 from edgewise.errors import ExportError
-from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete
+from edgewise.graphs import Graph, causal
 from edgewise.layers import GAT, GCN, LAYERS, SAGELSTM, HadamardAttention
 from edgewise.models import GNN, Features, GNNSettings
 
@@ -165,12 +164,6 @@ def test_onnx_has_named_axes_the_operator_attention_and_no_operator_of_its_own(t
     onnx.checker.check_model(model)
 
 
-def test_a_file_whose_name_is_no_text_has_its_description(tmp_path: Path) -> None:
-    out = tmp_path / os.fsdecode(b"caf\xe9.pt2")
-    export(GCN(5, 3), on_nodes(0), "pt2", out)
-    assert "# caf?.pt2" in out.with_name(f"{out.name}.md").read_text(encoding="utf-8")
-
-
 def test_sums_in_onnx_lose_no_term_to_another_thread(tmp_path: Path) -> None:
     import onnx
     import onnxruntime
@@ -190,20 +183,6 @@ def test_sums_in_onnx_lose_no_term_to_another_thread(tmp_path: Path) -> None:
     edges = np.random.default_rng(0).integers(0, 5, (2, 500_000))
     (y,) = session.run(None, {"x": np.ones((5, 5), "float32"), "edge_index": edges})
     assert (y == np.bincount(edges[1])[:, None]).all()
-
-
-def test_sums_in_onnx_are_scaled(tmp_path: Path) -> None:
-    import onnxruntime
-
-    class Difference(nn.Module):
-        def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-            return x.index_add(0, graph.receivers, x.index_select(0, graph.senders), alpha=-0.5)
-
-    exported = export(Difference(), on_nodes(0), "onnx", tmp_path / "difference.onnx")
-    given, expected = exported.call(*on_nodes(0))
-    session = onnxruntime.InferenceSession(tmp_path / "difference.onnx")
-    (y,) = session.run(None, {name: value.numpy() for name, value in given.items()})
-    np.testing.assert_allclose(y, expected["y"], atol=1e-5)
 
 
 def test_the_order_of_the_edges_does_not_matter() -> None:
@@ -243,22 +222,6 @@ def test_a_program_finds_the_edges_within_a_radius_itself() -> None:
 def test_a_radius_that_is_not_the_examples_is_refused(name: str, radius: float, why: str) -> None:
     with pytest.raises(ExportError, match=why):
         within(radius, name)
-
-
-SOME = torch.tensor([[0, 1, 2], [1, 0, 1]])
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        EncoderDecoderGraph(complete(3), complete(2), complete(2, 3)),
-        EncoderDecoderGraph(complete(3), causal(2), Graph.from_edge_index(SOME, num_nodes=3, num_receivers=2)),
-        EncoderDecoderGraph(Graph.from_edge_index(SOME, num_nodes=3), causal(2), complete(2, 3)),
-    ],
-)
-def test_a_pair_whose_graphs_no_program_builds_is_refused(graph: EncoderDecoderGraph) -> None:
-    with pytest.raises(ExportError, match="a causal decoder and a complete cross graph"):
-        export(FAMILIES["encoder-decoder"].model(), (graph, torch.ones(1, 5, dtype=torch.int64)), "pt2")
 
 
 def test_the_model_is_left_as_it_was() -> None:
