@@ -129,6 +129,14 @@ def test_turned_trajectories_keep_all_lengths_and_angles():
     assert torch.equal(*held_out)
 
 
+def test_turns_prefer_no_direction_and_half_of_them_mirror():
+    tasks, numbers = [tiny(turned=turned) for turned in (False, True)], torch.zeros(2000, dtype=torch.int64)
+    plain, turned = (task.batch(numbers, None, torch.Generator().manual_seed(0)).x[:, :3, :3] for task in tasks)
+    turns = torch.linalg.solve(plain.double(), turned.double())
+    assert turns.mean(0).abs().max() < 0.06  # 4.6 deviations
+    assert (turns.det() < 0).double().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
 def test_a_forecast_is_told_beside_the_truth():
     task = tiny()
     answer = task.predict(Rest(), None, "test:0", "cpu")

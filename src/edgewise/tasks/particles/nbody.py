@@ -191,7 +191,8 @@ class Forecast(NumberedExamples):
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
         now, target = self.x[numbers], self.target[numbers]
         if self.turned and generator is not None:
-            turn = torch.linalg.qr(torch.randn(len(numbers), SPACE, SPACE, generator=generator))[0]
+            rotation, upper = torch.linalg.qr(torch.randn(len(numbers), SPACE, SPACE, generator=generator))
+            turn = rotation * upper.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # uniform over the orthogonal group
             x, v, q = now.split([SPACE, SPACE, now.shape[-1] - 2 * SPACE], -1)
             now, target = torch.cat([x @ turn, v @ turn, q], -1), target @ turn
         return Batch(self.graph(pattern), now, target)
