@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import ConfigError, Graph, GraphError, blocks, causal, complete, strided, window
 from edgewise.layers import BlockSort, KeyValueCache, MultiHeadAttention, Rotary, SinkhornAttention, sinkhorn
+from edgewise.layers.attention.sinkhorn import _square
 from layers.parity import assert_parity, leaf
 
 GRAPHS = {
@@ -163,6 +164,10 @@ def test_cached_attention_is_attention():
     assert torch.allclose(found, layer(causal(13), x), atol=1e-12)
     with pytest.raises(GraphError, match="or in rows of a causal one"):
         layer(strided(13, 3).rows(12, 13), x[:, :1], cache=cache)
+
+
+def test_the_blocks_of_rows_are_where_the_rows_are():
+    assert _square(causal(9).rows(8, 9).to("meta")).device == torch.device("meta")
 
 
 def test_each_member_of_a_batch_hears_what_it_hears_alone():

@@ -52,6 +52,12 @@ def test_one_output_per_graph(readout):
     assert model(Graph.batch([complete(6), complete(2)]), torch.randn(8, 4)).shape == (2, 10)
 
 
+def test_the_graph_with_the_class_node_is_where_the_nodes_are():
+    model = _small(IMAGE, readout="class").to("meta")
+    graph, h = model._with_class_node(complete(6).to("meta"), torch.empty(2, 6, model.settings.width, device="meta"))
+    assert (graph.num_receivers, graph.device, h.device) == (7, torch.device("meta"), torch.device("meta"))
+
+
 def test_it_is_its_blocks_one_after_the_other():
     """(4.3) and (4.6), then a linear map without bias."""
     model, graph, tokens = _small(), causal(8), torch.randint(11, (2, 8))

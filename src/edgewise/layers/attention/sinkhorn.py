@@ -117,7 +117,7 @@ def _square(graph: Graph) -> Graph:
     if not isinstance(graph.rule, Causal) or graph.offset + graph.num_receivers > graph.num_senders:
         # Of other graphs it depends on nodes to come whether they hold all pairs of the last block and another.
         raise GraphError(f"blocks are sorted in a whole graph, or in rows of a causal one, not in {graph}")
-    return causal(graph.num_senders)
+    return causal(graph.num_senders).to(graph.device)
 
 
 def _full(graph: Graph, number: Tensor, first: Tensor, sizes: Tensor) -> Tensor:

@@ -360,7 +360,7 @@ POSITIONS: dict[str, Callable[..., nn.Module | None]] = (
 
 @cached
 def _one_more(graph: Graph) -> Graph:
-    return complete(graph.num_receivers + 1)
+    return complete(graph.num_receivers + 1).to(graph.device)
 
 
 def _check(settings: TransformerSettings, signature: Signature) -> None:
