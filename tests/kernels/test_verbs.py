@@ -290,6 +290,17 @@ def test_small_whole_numbers_are_added_up_as_large_ones(graph):
             assert y[2].item() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("backend", [None, "segment", "dense", "reference", "factored"])
+def test_a_mean_fits_float16_where_the_sum_does_not(backend):
+    graph, x = complete(2, 1000), torch.full((1000, 3), 100.0).half().requires_grad_()
+    y = aggregate(graph, x, reduce="mean", backend=backend)
+    assert y.dtype == torch.float16
+    assert (y == 100).all()
+    assert torch.allclose(torch.autograd.grad(y.sum(), x)[0], torch.tensor(0.002).half())
+    if backend in (None, "segment", "reference"):
+        assert (collect(graph, x.detach().repeat(2, 1), "mean", backend=backend) == 100).all()
+
+
 def test_uniform_attention_to_whole_numbers_is_their_average():
     graph, v = Graph.from_edge_index([[0, 1], [2, 2]], 3), torch.tensor([1, 2, 0]).view(3, 1, 1)
     for score in (Uniform(), Uniform() + EdgeBias(torch.zeros(2, 1))):

@@ -48,6 +48,11 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def widened(x: Tensor) -> Tensor:
+    """Half precisions in float32, where sums neither overflow nor stall; other numbers as they are."""
+    return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
+
+
 def check_rows(
     name: str, x: Tensor | None, shape: tuple[int | None, ...], dtype: torch.dtype, *, strided: bool = False
 ) -> None:

@@ -80,6 +80,19 @@ def test_sums_over_everybody_are_one_vector():
         aggregate(complete(4, 6), x, reduce="max", backend="factored")
 
 
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("graph", [complete(2000), causal(2000), Graph.batch([complete(1500), complete(500)])])
+def test_half_precisions_lose_no_more_than_the_rounding_of_what_they_read(graph, half):
+    q, k, v = (torch.randn(2000, 2, 64).to(half).requires_grad_() for _ in range(3))
+    y = attend(graph, q, k, v, Kernel(features), backend="factored")
+    exact = attend(graph, q.double(), k.double(), v.double(), Kernel(features), backend="factored")
+    assert y.dtype == half
+    error = torch.finfo(half).eps * exact.abs().max()
+    assert (y - exact).abs().max() <= error
+    ours, theirs = (torch.autograd.grad(one.float().sin().sum(), v)[0] for one in (y, exact))
+    assert (ours - theirs).abs().max() <= 2 * torch.finfo(half).eps * theirs.abs().max()
+
+
 def test_weights_that_sum_to_zero_give_zero():
     x = torch.randn(4, 1, 3, requires_grad=True)
     y = attend(complete(4), x, x, x, Kernel(torch.zeros_like), backend="factored")

@@ -316,6 +316,8 @@ def _blocks_by_size(graph: Graph) -> list[tuple[Tensor, Tensor]]:
 def _aggregate(call: Aggregate) -> Tensor:
     """A X, with the matrix A [I, J] written out; the mean divides by the number of senders."""
     graph, x, weight = call.graph, call.x, call.weight
+    if call.reduce == "mean" and x.dtype == torch.float16:
+        x = x.float()  # the mean may fit where the sum does not
     if weight is None:
         matrix = _matrix(graph, x.dtype)
     else:
@@ -325,4 +327,4 @@ def _aggregate(call: Aggregate) -> Tensor:
     y = matrix @ x
     if call.reduce == "mean":
         y = y / graph.in_degrees().clamp(min=1).unsqueeze(-1)
-    return y
+    return y.half() if call.x.dtype == torch.float16 else y

@@ -4,7 +4,8 @@
     causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
     blocks      as complete, block by block: a batch of complete graphs
 
-Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions.
+Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions. Half precisions are summed
+in float32: totals of thousands of features are beyond float16, and bfloat16 loses what a long sequence adds.
 Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
 """
 
@@ -16,6 +17,7 @@ from edgewise.graphs.rule import Blocks, Causal
 from edgewise.kernels.backend import Attention, Backend, Cost, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
+from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Kernel, SenderBias
 
 CHUNK = 64  # positions between two states
@@ -45,27 +47,29 @@ def run(call: Call) -> Tensor:
     """Compute the call through its factors."""
     graph = call.graph
     if isinstance(call, Aggregate):
-        y = call.x.sum(-2, keepdim=True)
+        half = call.x.dtype == torch.float16  # whose mean may fit where the sum does not
+        y = call.x.sum(-2, keepdim=True, dtype=torch.float32 if half else None)
         y = y / max(1, graph.num_senders) if call.reduce == "mean" else y
+        y = y.half() if half else y
         return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1])
     assert isinstance(call, Attend) and isinstance(call.score, Kernel)
     score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
-    phi_q, phi_k = score.feature_map(q), score.feature_map(k)
+    phi_q, phi_k, v = widened(score.feature_map(q)), widened(score.feature_map(k)), widened(call.v)
     for bias in score.biases:
         assert isinstance(bias, SenderBias)
         top = bias.values.detach().nan_to_num(nan=torch.finfo(bias.values.dtype).min)  # of a sender that is not finite
         top = top.amax(-2, keepdim=True) if top.numel() else top  # what is common cancels
         phi_k = phi_k * (bias.values - top).exp().unsqueeze(-1)
     if graph.is_complete or 0 in (graph.num_receivers, graph.num_senders):
-        y, total = _complete(phi_q, phi_k, call.v)
+        y, total = _complete(phi_q, phi_k, v)
     elif isinstance(graph.rule, Blocks):
         sizes = graph.rule.receivers, graph.rule.senders, graph.rule.senders
-        parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, call.v), sizes, strict=True))
+        parts = (x.split(size, -3) for x, size in zip((phi_q, phi_k, v), sizes, strict=True))
         y, total = (torch.cat(ends, -2) for ends in zip(*map(_complete, *parts), strict=True))
     else:
-        y, total = _causal(phi_q.transpose(-3, -2), phi_k.transpose(-3, -2), call.v.transpose(-3, -2))
-    return (y / torch.where(total == 0, 1, total)).transpose(-3, -2)
+        y, total = _causal(phi_q.transpose(-3, -2), phi_k.transpose(-3, -2), v.transpose(-3, -2))
+    return (y / torch.where(total == 0, 1, total)).transpose(-3, -2).to(call.dtype)
 
 
 BACKEND = Backend(

@@ -114,9 +114,11 @@ def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tenso
     m_ij = m_ij.movedim(axis, 0)
     pairs = sent.reshape(*sent.shape, *[1] * (m_ij.ndim - 1))
     if reduce in ("sum", "mean"):
-        y = torch.where(pairs, m_ij, 0).sum(1)
+        half = m_ij.dtype == torch.float16  # whose mean may fit where the sum does not
+        y = torch.where(pairs, m_ij, 0).sum(1, dtype=torch.float32 if half else None)
         if reduce == "mean":
             y = y / sent.sum(1).clamp(min=1).reshape(-1, *[1] * (y.ndim - 1))
+        y = y.half() if half else y
     elif m_ij.shape[0] == 0:
         y = m_ij.sum(0).expand(graph.num_receivers, *m_ij.shape[1:])
     else:

@@ -18,6 +18,7 @@ from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
 from edgewise.kernels.operator.gradients import in_own_dtypes
+from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
@@ -143,8 +144,7 @@ def _edge_scores(call: Attend) -> Tensor:
     else:
         q, k = call.ends()
         s_ij = score.pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
-    if s_ij.dtype.itemsize < 4:
-        s_ij = s_ij.float()
+    s_ij = widened(s_ij)
     if bias is None:
         return s_ij
     if not isinstance(score, Kernel):
@@ -215,7 +215,7 @@ def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     """Messages summed by receiver, half precisions accumulated in float32."""
     shape = list(m_ij.shape)
     shape[axis] = graph.num_receivers
-    wide = m_ij.float() if m_ij.dtype in (torch.bfloat16, torch.float16) else m_ij
+    wide = widened(m_ij)
     return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
 
 
@@ -224,7 +224,8 @@ def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor
     if reduce == "sum":
         return _sum(graph, m_ij, axis)
     if reduce == "mean":
-        return _divide_by_degree(graph, _sum(graph, m_ij, axis), axis)
+        y = _divide_by_degree(graph, _sum(graph, widened(m_ij), axis), axis)
+        return y.to(m_ij.dtype) if m_ij.is_floating_point() else y  # a mean may fit where the sum does not
     shape = list(m_ij.shape)
     shape[axis] = graph.num_receivers
     index = graph.receivers.reshape(-1, *[1] * (-axis - 1)).expand_as(m_ij)
