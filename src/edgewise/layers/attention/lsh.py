@@ -12,6 +12,7 @@ from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.unit import unit
 
 
 class AngularHash(nn.Module):
@@ -97,7 +98,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         check_nodes(graph, x)
         q, v = self.projection(x).unflatten(-1, (2 * self.split[0], self.channels)).chunk(2, -2)
         q = q if self.rotary is None else self.rotary(graph, q)
-        return q, functional.normalize(q, dim=-1), v
+        return q, unit(q), v
 
     def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         raise ShapeError("hashing compares nodes with one another: LSHAttention takes no senders beside x")

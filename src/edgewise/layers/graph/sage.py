@@ -14,6 +14,7 @@ from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, with_loops
+from edgewise.layers.plain.unit import unit
 
 
 class SAGEMean(nn.Module):
@@ -58,7 +59,7 @@ class SAGEMean(nn.Module):
             Wx_i, Wx_j = both_sides(graph, x, self.W)
             own, neighbors = Wx_i.chunk(2, -1)[0], Wx_j.chunk(2, -1)[1]
             y = own + aggregate(graph, neighbors, reduce="mean") + self.bias
-        return functional.normalize(y, dim=-1) if self.normalize else y
+        return unit(y) if self.normalize else y
 
     def _mean_first(self, graph: Graph, x: Sides) -> bool:
         """Whether that takes fewer multiplications and additions, on dense features of the right width."""
@@ -146,7 +147,7 @@ class SAGE(nn.Module):
             y: Tensor = self.own(x[0]) + self.neighbors(self.combine(graph, x[1]))
         else:
             y = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
-        return functional.normalize(y, dim=-1) if self.normalize else y
+        return unit(y) if self.normalize else y
 
 
 class SAGEPool(SAGE):

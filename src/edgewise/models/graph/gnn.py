@@ -16,6 +16,7 @@ from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.store.layout import scratch
+from edgewise.layers.plain.unit import unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
 from edgewise.models.parts import Activation
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
@@ -208,7 +209,7 @@ class GNN(nn.Module):
         y, *streamed = y if isinstance(y, tuple) else (y,)
         y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
         if self.settings.norm == "unit":
-            y = functional.normalize(y, dim=-1)
+            y = unit(y)
         if index > 0 and connection in ("residual", "concatenate", "residual-jumping"):
             y = CONNECTIONS[connection](layers.at_receivers(hop, cast(Tensor, x)), y)
         return self.virtual[index](hop, y) if len(self.virtual) else y, tuple(streamed)
