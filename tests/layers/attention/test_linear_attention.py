@@ -99,6 +99,18 @@ def test_decoding_remembers_as_much_after_a_thousand_tokens_as_after_one():
     assert isinstance(layer.cache(window(9, 2, sides="past")), KeyValueCache)  # a state cannot forget
 
 
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_a_state_in_half_precision_remembers_all_tokens(half):
+    state, one = RecurrentState(torch.ones_like), torch.ones(1, 1, 1, dtype=half)
+    state.append(one.expand(70000, 1, 1), one.expand(70000, 1, 1) * 0)
+    for _ in range(1000):
+        y = state.attend(one, one, one)
+    assert (y.dtype, y.item()) == (half, torch.tensor(1000 / 71000).to(half).item())
+    with torch.autocast("cpu", half):
+        state.append(one.expand(70000, 1, 1), one.expand(70000, 1, 1))
+        assert state.attend(one, one, one).item() == torch.tensor(71001 / 141001).to(half).item()
+
+
 class LargestTensor(TorchDispatchMode):
     """Remembers the number of entries of the largest tensor that any operation makes."""
 

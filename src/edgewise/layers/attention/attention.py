@@ -10,6 +10,7 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
+from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
@@ -68,7 +69,7 @@ class RecurrentState:
     Equation    S_i = S_{i−1} + φ(k_i) [v_i ‖ 1]ᵀ    (18), (19),   y_i = φ(q_i) S_i, divided by its last channel    (20)
     Symbols     feature_map = φ: [..., C] -> [..., F]; sums [*, G, F, D + 1] = S, whose last column sums φ(k)
     Shapes      attend(q [*, n, H, C], k [*, n, G, C], v [*, n, G, D]) -> [*, n, H, D]
-    Edge cases  weights that sum to 0 give 0
+    Edge cases  weights that sum to 0 give 0; half precisions are summed in float32
     Cost        memory O(G F D) whatever the length; time O(n H F D)
     Reference   Katharopoulos et al., "Transformers are RNNs", 2020, §3.4
 
@@ -85,16 +86,19 @@ class RecurrentState:
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Append new positions one after the other; each attends to all up to itself."""
         phi_q, phi_k = self.feature_map(q.unflatten(-2, (k.shape[-2], -1))), self.feature_map(k)
-        outputs = []
-        for i in range(k.shape[-3]):
-            sums = self._add(phi_k[..., i, :, :].unsqueeze(-1) * _with_one(v[..., i, :, :]).unsqueeze(-2))
-            y = (phi_q[..., i, :, :, :] @ sums).flatten(-3, -2)  # [*, H, D + 1]
-            outputs.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
-        return torch.stack(outputs, -3)
+        phi_q, phi_k, v_one, outputs = widened(phi_q), widened(phi_k), _with_one(v), []
+        with torch.autocast(v.device.type, enabled=False):
+            for i in range(k.shape[-3]):
+                sums = self._add(phi_k[..., i, :, :].unsqueeze(-1) * v_one[..., i, :, :].unsqueeze(-2))
+                y = (phi_q[..., i, :, :, :] @ sums).flatten(-3, -2)  # [*, H, D + 1]
+                outputs.append(y[..., :-1] / torch.where(y[..., -1:] == 0, 1, y[..., -1:]))
+        return torch.stack(outputs, -3).to(v.dtype)
 
     def append(self, k: Tensor, v: Tensor) -> None:
         """Append positions whose outputs are known."""
-        self._add(torch.einsum("...jgf,...jgd->...gfd", self.feature_map(k), _with_one(v)))
+        phi_k = widened(self.feature_map(k))
+        with torch.autocast(v.device.type, enabled=False):
+            self._add(torch.einsum("...jgf,...jgd->...gfd", phi_k, _with_one(v)))
 
     def _add(self, new: Tensor) -> Tensor:
         self.sums = new if self.sums is None else self.sums + new
@@ -102,7 +106,7 @@ class RecurrentState:
 
 
 def _with_one(v: Tensor) -> Tensor:
-    return functional.pad(v, (0, 1), value=1.0)
+    return functional.pad(widened(v), (0, 1), value=1.0)
 
 
 Cache = KeyValueCache | RecurrentState
