@@ -17,7 +17,14 @@ def transformer(**options):
 
 
 @pytest.mark.parametrize(
-    "make", [transformer(), lambda: BERT(BERTSettings(8, 1, 2), Tokens(9, 9, length=6)), lambda: nn.LSTM(3, 5, 2)]
+    "make",
+    [
+        transformer(),
+        transformer(attention="performer"),
+        transformer(attention="lsh"),
+        lambda: BERT(BERTSettings(8, 1, 2), Tokens(9, 9, length=6)),
+        lambda: nn.LSTM(3, 5, 2),
+    ],
 )
 @pytest.mark.parametrize("small", [counting.SMALL, 16])
 def test_a_model_that_fits_is_built_bit_by_bit_as_without_the_count(make, small, monkeypatch):

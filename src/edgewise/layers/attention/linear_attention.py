@@ -5,6 +5,7 @@
 Linear attention takes a simple φ; the Performer draws one at random, so that φ(q)·φ(k) is exp(q·k) on average.
 """
 
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -84,13 +85,14 @@ def projections(
         True
     """
     blocks = -(-count // channels)
-    gaussian = torch.randn(draws, blocks, channels, channels, dtype=torch.float64, generator=generator)
+    shape = draws, blocks, channels, channels
+    draw = partial(torch.randn, shape, dtype=torch.float64, generator=generator, device="cpu")
+    gaussian = draw()
     if not orthogonal:
         return gaussian.flatten(1, 2)[:, :count]
     q, r = torch.linalg.qr(gaussian)
     q = q * torch.linalg.diagonal(r).sign().unsqueeze(-2)  # without this the rotations are not uniform
-    length = torch.randn(draws, blocks, channels, channels, dtype=torch.float64, generator=generator).norm(dim=-1)
-    return (q.mT * length.unsqueeze(-1)).flatten(1, 2)[:, :count]
+    return (q.mT * draw().norm(dim=-1).unsqueeze(-1)).flatten(1, 2)[:, :count]
 
 
 class PositiveFeatures(nn.Module):
@@ -122,7 +124,8 @@ class PositiveFeatures(nn.Module):
         self.orthogonal = orthogonal
         self.register_buffer("omega", torch.empty(count, channels))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
-        self.redraw()
+        if not self.drawn.is_meta:
+            self.redraw()
 
     def forward(self, x: Tensor) -> Tensor:
         return (self.angles(x) - x.square().sum(-1, keepdim=True) / 2).exp() / len(self.omega) ** 0.5

@@ -42,7 +42,8 @@ class AngularHash(nn.Module):
             raise ConfigError(f"buckets={buckets} must be 1 or even, and rounds={rounds} at least 1")
         self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
-        self.redraw()
+        if not self.drawn.is_meta:
+            self.redraw()
 
     def forward(self, x: Tensor) -> Tensor:
         if self.rotations.shape[-1] == 0:
@@ -55,7 +56,7 @@ class AngularHash(nn.Module):
         """Draw new rotations; which ones follows from the state that is saved with the weights."""
         self.drawn += 1
         generator = torch.Generator().manual_seed(int(self.drawn))
-        self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator))
+        self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator, device="cpu"))
 
 
 class LSHAttention(GroupedAttention[AngularHash]):
