@@ -82,7 +82,7 @@ def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
-    assert len(told[0]) == 16
+    assert len(told[0]) == 17
     assert told[1] == told[2]
 
 

@@ -97,9 +97,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     for command in (resume, evaluate, predict):
         add_places(command)
     predict.add_argument(
-        "input",
-        metavar="INPUT",
-        help="a node's number, an image's path, a text, or a split and a number (test:17): as the task reads it",
+        "input", metavar="INPUT", help="a number, a path or a text, as the task reads it, or as in test:17"
     )
     predict.add_argument(
         "--out", metavar="TABLE", help="write a .csv or .parquet for all inputs of a file, or all nodes of a folder"
