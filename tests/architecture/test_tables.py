@@ -64,6 +64,7 @@ WITHOUT_A_GRAPH = {
     "spherical",
     "types",
     "uncompiled",
+    "unit",
 }  # no layer(graph, x)
 
 
