@@ -105,8 +105,9 @@ class Batches:
             try:
                 row = refused(self.trained, rows)
             except BaseException as other:
-                return self._reason(rows, other)
-            return error if row is None else RowError(*row)
+                error = other
+            else:
+                return error if row is None else RowError(*row)
         failure = RuntimeError(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
         return failure
