@@ -54,3 +54,11 @@ def test_edges_that_no_model_reads_cannot_be_deleted() -> None:
     with pytest.raises(ExplanationError, match="reads no edges"):
         fidelity(why)
     assert fidelity(why, "nodes").count == 1
+
+
+def test_the_degree_curve_deletes_the_highest_degree_first():
+    """Node 0 listens to 1, of degree 1, and to 2, which also listens to 3 to 9: deleted first, it leaves 1's share."""
+    graph = Graph.from_edge_index([[1, 2, *range(3, 10)], [0, 0, *[2] * 7]], num_nodes=10)
+    x = torch.tensor([0.0, 1, 5, *[0] * 7])[:, None]
+    found = fidelity(explain(Reads(), graph, x, (0, 0), "gradient"), "nodes").degree
+    assert found.deletion[0] == 6 and found.deletion[5] == 1

@@ -1,6 +1,7 @@
 """A task, a graph and a module of one's own go through the loop of training."""
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,8 @@ def test_it_goes_on_to_the_same_bits_and_loads_what_is_finished(tmp_path) -> Non
     assert evaluate(loaded, Line(), "test", 16)["mse"] == pytest.approx(result.test, rel=1e-6)
 
 
-def test_mistakes_are_named(tmp_path, capsys) -> None:
+def test_mistakes_are_named(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ConfigError, match="fit takes no option 'step'; did you mean 'steps'"):
         fit(Line(), Affine(), step=3)
     with pytest.raises(ConfigError, match=r"fit\(task, model\), not Affine and Line"):
@@ -226,3 +228,52 @@ def test_a_model_is_trained_in_training_mode_and_comes_back_in_evaluation_mode(t
     loaded = Modes()
     fit(karate(), loaded, tmp_path / "run", steps=2, machine=machine, resume=True)
     assert loaded.modes == set() and not loaded.training
+
+
+class Normed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.map = nn.BatchNorm1d(1), nn.Linear(1, 1)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        y: Tensor = self.map(self.norm(self.map(x)))
+        return y
+
+
+def test_the_averaged_model_is_judged_and_kept_with_statistics_of_its_training_examples() -> None:
+    torch.manual_seed(0)
+    model = Normed()
+    fit(Line(), model, steps=20, learning_rate=0.1, optimizer="sgd", average={"start": 10}, evaluation={"every": 20})
+    y = model.map(next(Line().batches("train", 16)).x)
+    assert model.norm.running_mean.item() == pytest.approx(y.mean().item(), rel=1e-4)
+    assert model.norm.running_var.item() == pytest.approx(y.var().item(), rel=1e-4)
+
+
+def test_a_rehearsal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(rehearse: Callable[[], None], threads: int) -> int:
+        rehearse()
+        rehearse()
+        return 1
+
+    monkeypatch.setattr("edgewise.training.loop.worthwhile", twice)
+    model = Normed()
+    fit(Line(), model, steps=3, machine={"threads": 0})
+    assert model.norm.num_batches_tracked == 3
+
+
+class Worse(Line):
+    """Training takes the weights away from what the validation asks for."""
+
+    def batches(self, split: Any, size: int, pattern: Pattern = None) -> Iterator[Batch]:
+        for batch in super().batches(split, size, pattern):
+            batch.target[:] = -3 * batch.x.reshape(-1)
+            yield batch
+
+
+def test_a_finished_run_gives_its_best_weights(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"steps": 6, "learning_rate": 0.1, "optimizer": "sgd", "evaluation": {"every": 1}}
+    first, again = Affine(), Affine()
+    result = fit(Worse(), first, tmp_path / "run", **options)
+    assert result.best_step < 6
+    fit(Worse(), again, tmp_path / "run", resume=True, **options)
+    assert again.map.weight.equal(first.map.weight)

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -181,3 +182,11 @@ def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch, capsys):
     assert main(["tune", "karate", "--run", str(tmp_path / "t")]) == 2
     assert "edgewise tune needs Optuna" in capsys.readouterr().err
     assert not (tmp_path / "t").exists()
+
+
+def test_a_trial_is_worth_the_mean_of_its_runs(tmp_path, monkeypatch):
+    study = opened(tmp_path / "t", repeats=2)
+    values = iter([0.25, 0.75])
+    monkeypatch.setattr(studies, "carry_out", lambda *_: SimpleNamespace(valid=next(values)))
+    list(study.carry_out(1, 60))
+    assert study.recipes_own() == 0.5

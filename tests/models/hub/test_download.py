@@ -52,3 +52,16 @@ def test_what_the_hub_sends_is_kept_where_its_hash_is_right(damaged, tmp_path, m
     for branch in ("main", "g" * 40, "a" * 39):
         with pytest.raises(ConfigError, match=f"40 hexadecimal digits, not '{branch}'"):
             download("someone/gpt", branch, tmp_path / "here")
+
+
+def test_weights_without_a_hash_are_refused(tmp_path, monkeypatch):
+    file = SimpleNamespace(rfilename="model.safetensors", lfs=None)
+    hub = SimpleNamespace(model_info=lambda *_, **__: SimpleNamespace(siblings=[file]))
+
+    def fetched(name, file, revision, local_dir):
+        (local_dir / file).write_bytes(b"anything")
+        return local_dir / file
+
+    monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=lambda: hub, hf_hub_download=fetched))
+    with pytest.raises(DataError, match=r"no sha256 for model\.safetensors"):
+        download("someone/gpt", "a" * 40, tmp_path)

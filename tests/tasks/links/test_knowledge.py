@@ -162,3 +162,13 @@ def test_the_report_has_a_table_of_relations() -> None:
     assert sum(int(row[1]) for row in table.rows) == 6
     [section] = known.draw(Given(outputs()), None, {})
     assert section.title == "Test facts by relation"
+
+
+def test_the_columns_are_of_tails_and_of_heads():
+    known, z = task(), outputs()
+    batch = next(known.batches("test", 1))
+    ranks, _ = known._ranks(z, batch.queries, batch.target)
+    rows = {row[0]: row[2:] for row in known.by_relation(Given(z), None).rows}
+    for r, name in enumerate(("likes", "knows")):
+        tails, heads = ((1 / ranks[batch.queries[:, 1] == k]).mean() for k in (r, r + 2))  # (h, r, ?), (t, r⁻¹, ?)
+        assert rows[name] == (f"{tails:.3f}", f"{heads:.3f}")

@@ -180,3 +180,11 @@ def test_a_store_of_loops_has_no_links(tmp_path):
     build_store(tmp_path / "loops", [(loops, loops, None)], [{"x": torch.ones(50, 2)}])
     with pytest.raises(DataError, match="nearly all of 50 edges are self-loops or held out"):
         link_store(str(tmp_path / "loops"))
+
+
+def test_links_to_choose_the_weights_by_and_to_test_on_are_of_all_nodes(tmp_path):
+    draw = torch.Generator().manual_seed(0)
+    ends = torch.randint(300, (2, 3000), generator=draw).numpy()
+    build_store(tmp_path / "s", [(ends[0], ends[1], None)], [{"x": torch.randn(300, 2)}])
+    cut = link_store(str(tmp_path / "s")).cut
+    assert abs(cut.valid[0].double().mean() - cut.test[0].double().mean()) < 40

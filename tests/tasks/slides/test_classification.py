@@ -208,3 +208,31 @@ def test_a_prediction_comes_with_a_heat_map_of_its_slide(task, files):
     assert heat.title == f"5.tiff: {values['class']}, {values['probabilities'][values['class']]:.0%}"
     plain = GNN(GNNSettings(readout="mean"), task.signature)
     assert task.examine(plain, None, str(files / "5.tiff"), "cpu").drawings == {}
+
+
+def test_the_extractor_learns_from_slides_that_train_alone(cache, tmp_path, monkeypatch):
+    lines = ["slide,label,split"]
+    for n in range(6):
+        simulate(str(tmp_path / f"{n}.tiff"), n, 0)
+        lines.append(f"{n}.tiff,{'ab'[n % 2]},{('train', 'valid', 'test')[n // 2]}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    seen, learn = [], module.learn_extractor
+
+    def learned(layouts, *rest):
+        seen.extend(layout.path.name for layout in layouts)
+        return learn(layouts, *rest)
+
+    monkeypatch.setattr(module, "learn_extractor", learned)
+    task = module.slides(folder=str(tmp_path), mpp=2.0, width=8, steps=0, workers=0)
+    assert seen == ["0.tiff", "1.tiff"]
+    x = torch.cat([batch.x for batch in task.batches("train", 1)])
+    assert x.mean(0).abs().max() < 1e-4
+
+
+def test_the_seed_parts_ones_own_slides(tmp_path):
+    lines = ["slide,label"]
+    for n in range(20):
+        (tmp_path / f"{n}.tiff").write_bytes(b"")
+        lines.append(f"{n}.tiff,{'ab'[n % 2]}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    assert read_folder(tmp_path, 0).splits["test"].tolist() != read_folder(tmp_path, 1).splits["test"].tolist()

@@ -157,3 +157,19 @@ def test_a_memory_of_another_model_is_refused():
         restore_optimizer(optimizer, model, {"0.weight/exp_avg": torch.zeros(3, 2)})
     with pytest.raises(CheckpointError, match="'missing/exp_avg'"):
         restore_optimizer(optimizer, model, {"missing/exp_avg": torch.zeros(2)})
+
+
+def made(name: str, **options: Any) -> Any:
+    return optimizer_for(nn.Linear(2, 2), OPTIMIZERS[name](**options))
+
+
+def test_options_reach_the_optimizer():
+    muon = made("muon", momentum=0.5, betas=(0.6, 0.7), epsilon=1e-3)
+    assert (muon.momentum, muon.betas, muon.epsilon) == (0.5, (0.6, 0.7), 1e-3)
+    assert made("sgld", temperature=0.25).temperature == 0.25
+    cyclical = made("cyclical-sgld", cycle=8, explore=0.25)
+    assert (cyclical.cycle, cyclical.explore) == (8, 0.25)
+    for name in ("constant-sgd", "diagonal-constant-sgd"):
+        assert made(name, burn_in=7).burn_in == 7
+    for name in ("adagrad", "rmsprop", "adam", "adamw"):
+        assert made(name, epsilon=0.5).param_groups[0]["eps"] == 0.5

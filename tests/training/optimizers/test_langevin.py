@@ -146,3 +146,10 @@ def test_impossible_chains_are_refused(options):
         SGLD([nn.Parameter(torch.zeros(1))], **({"lr": 0.1, "examples": 1} | options))
     with pytest.raises(ConfigError, match="cycle"):
         CyclicalSGLD([nn.Parameter(torch.zeros(1))], 0.1, 1, cycle=0, explore=0.5)
+
+
+def test_weights_of_one_shape_have_noise_of_their_own():
+    a, b = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+    a.grad, b.grad = torch.zeros(3), torch.zeros(3)
+    SGLD([a, b], lr=0.1, examples=1).step()
+    assert not torch.equal(a, b)

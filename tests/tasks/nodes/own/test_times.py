@@ -107,3 +107,15 @@ def test_gaps_and_a_single_time_are_refused(tmp_path) -> None:
     (place / "edges.csv").write_text("\n".join(same) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match="1 different times of 80 examples do not make three parts"):
         link_folder(str(place), time="seen", ignore="label")
+
+
+def test_a_nodes_time_is_that_of_its_first_edge_either_way(tmp_path):
+    """The first edge of n comes from n - 1, which is earlier than all that n sends."""
+    rows = [f"{n},{n + 1},{n}" for n in range(40)] + [f"{n},{n + 2},{500 - n}" for n in range(39)]
+    (tmp_path / "edges.csv").write_text("source,target,seen\n" + "\n".join(rows) + "\n")
+    (tmp_path / "nodes.csv").write_text("id,size,label\n" + "".join(f"{n},{n % 5},{'uv'[n % 2]}\n" for n in range(41)))
+    task = node_folder(str(tmp_path), time="seen")
+    times = [max(n - 1, 0) for n in range(41)]
+    parts = {split: [times[n] for n in rows.tolist()] for split, rows in task.splits.items()}
+    assert max(parts["train"]) < min(parts["valid"]) and max(parts["valid"]) < min(parts["test"])
+    assert any("train 0 to " in line for line in task.summary)
