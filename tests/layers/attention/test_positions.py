@@ -3,8 +3,20 @@ import math
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, causal, complete
-from edgewise.layers import Learned, MultiHeadAttention, Rotary, Sinusoidal, positions
+from edgewise import ConfigError, Graph, GraphError, ShapeError, causal, complete
+from edgewise.layers import (
+    ALiBiAttention,
+    Buckets,
+    Learned,
+    LinearAttention,
+    MultiHeadAttention,
+    Rotary,
+    ShawAttention,
+    Sinusoidal,
+    T5Attention,
+    TransformerXLAttention,
+    positions,
+)
 from layers.parity import leaf
 
 
@@ -80,6 +92,38 @@ def test_rotary_cross_attention_equals_self_attention_on_the_same_positions():
     layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
     x = leaf(5, 8)
     assert torch.allclose(layer(complete(5, 5), x, x), layer(complete(5), x), atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [LinearAttention, MultiHeadAttention])
+def test_rotary_keys_start_anew_in_every_member_of_a_batch(layer):
+    layer, x = layer(8, 2, rotary=Rotary(4)).double(), leaf(7, 8)
+    graph = Graph.batch([causal(3), causal(4)])
+    assert torch.allclose(layer(graph, (x, x)), layer(graph, x), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: MultiHeadAttention(8, 2, rotary=Rotary(4)),
+        lambda: ALiBiAttention(8, 2),
+        lambda: T5Attention(8, 2, Buckets(6, 4)),
+        lambda: ShawAttention(8, 2, reach=2),
+        lambda: TransformerXLAttention(8, 2),
+    ],
+)
+def test_pairs_of_texts_side_by_side_are_each_as_alone(layer):
+    """Receivers and senders of the second member start at 0, on both sides."""
+    layer = layer().double()
+    x, senders = leaf(5, 8), leaf(7, 8)
+    both = layer(Graph.batch([complete(2, 3), complete(3, 4)]), (x, senders))
+    first, second = layer(complete(2, 3), (x[:2], senders[:3])), layer(complete(3, 4), (x[2:], senders[3:]))
+    assert torch.allclose(both, torch.cat([first, second]), atol=1e-12)
+
+
+def test_where_senders_of_a_batch_start_must_be_known():
+    sparse = Graph.batch([Graph.from_edge_index([[0], [1]], num_nodes=3, num_receivers=2)] * 2)
+    with pytest.raises(GraphError, match="keeps the sizes of its receivers alone"):
+        MultiHeadAttention(8, 2, rotary=Rotary(4))(sparse, (torch.randn(4, 8), torch.randn(6, 8)))
 
 
 @pytest.mark.parametrize("layer", [Sinusoidal, Rotary])

@@ -49,6 +49,14 @@ def test_windows_are_a_graph():
     assert torch.allclose(layer(graph, x), given, atol=1e-12)
 
 
+@pytest.mark.parametrize(("start", "stop"), [(0, 6), (6, 18), (3, 20)])
+def test_rows_of_the_graph_are_rows_of_the_result(start, stop):
+    layer, x = WindowAttention(8, 2, columns=6, size=3).double(), leaf(24, 8)
+    torch.nn.init.normal_(layer.b)
+    graph = squares(4, 6, 3, shift=1)
+    assert torch.allclose(layer(graph.rows(start, stop), (x[start:stop], x)), layer(graph, x)[start:stop], atol=1e-12)
+
+
 def test_pixels_far_apart_share_the_ends_of_the_table():
     layer = WindowAttention(4, 1, columns=5, size=2)
     line = Graph.from_edge_index([[0, 1, 4], [2, 2, 2]], num_nodes=5)

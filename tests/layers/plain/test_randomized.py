@@ -110,6 +110,13 @@ def test_impossible_budgets_are_refused(keep):
         RandomizedLinear(3, 2, keep=keep)
 
 
+def test_second_derivatives_are_refused():
+    """They would lack how the saved inputs depend on what they are computed from."""
+    layer = RandomizedLinear(4, 1, keep=0.5)
+    with pytest.raises(ConfigError, match="has no second derivatives"):
+        torch.autograd.grad(layer(torch.ones(3, 4)).square().sum(), layer.weight, create_graph=True)
+
+
 def test_gradients_under_autocast_are_nearly_those_without():
     layer, x = RandomizedLinear(12, 3, keep=0.5), torch.randn(5, 12, requires_grad=True)
     inputs = [x, *layer.parameters()]

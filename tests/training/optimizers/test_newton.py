@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
+from edgewise.layers import RandomizedLinear
 from edgewise.training.optimizers.descent import SecondOrder, optimizer_for
 from edgewise.training.optimizers.newton import MOST, Newton, hessian
 
@@ -80,6 +81,12 @@ def test_it_converges_quadratically_where_the_loss_is_convex():
     assert all(later < 3 * earlier**2 for earlier, later in pairwise(lengths) if later > 1e-12)
 
 
+def _step(model):
+    newton = Newton(model.parameters())
+    newton.backward(model(torch.ones(3, 4)).square().sum())
+    newton.step()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -87,6 +94,7 @@ def test_it_converges_quadratically_where_the_loss_is_convex():
         (lambda: Newton([nn.Parameter(torch.zeros(1))], lr=0.0), "must be positive"),
         (lambda: Newton([nn.Parameter(torch.zeros(1))], damping=-1.0), "at least 0"),
         (lambda: Newton([nn.Parameter(torch.zeros(1))]).step(), r"call backward\(loss\)"),
+        (lambda: _step(RandomizedLinear(4, 1)), "has no second derivatives"),
     ],
 )
 def test_what_it_cannot_do_is_refused(make, message):

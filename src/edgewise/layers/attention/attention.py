@@ -12,7 +12,7 @@ from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
 from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Score
-from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.attention.positions import Rotary, sender_positions
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import check_dense, check_features
 from edgewise.layers.plain.sides import check_nodes
@@ -213,18 +213,25 @@ class MultiHeadAttention(nn.Module):
             q, k = self.rotary(graph, qk).split((heads, shared), -2)
         return q, k, v
 
-    def keys_and_values(self, senders: Tensor) -> KeysAndValues:
-        """The senders' keys and values [*, J, H', C]: computed once, they serve many calls of `cross`."""
+    def keys_and_values(self, senders: Tensor, positions: Tensor | None = None) -> KeysAndValues:
+        """The senders' keys and values [*, J, H', C] at positions [J] (default: 0, 1, ...): they serve many calls of
+        `cross`.
+        """
         heads, shared, _ = self.split
         k, v = self._project(senders, heads, sum(self.split)).split(shared, -2)
-        return (k if self.rotary is None else self.rotary.at(torch.arange(k.shape[-3], device=k.device), k)), v
+        if self.rotary is not None:
+            p = torch.arange(k.shape[-3], device=k.device) if positions is None else positions
+            k = self.rotary.at(p, k)
+        return k, v
 
     def cross(self, graph: Graph, x: Tensor, memory: KeysAndValues) -> Tensor:
         """Cross-attention to senders by their `keys_and_values`."""
         return self.output(self.average(graph, self._queries(graph, x), *memory).flatten(-2))
 
     def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self._queries(graph, x), *self.keys_and_values(senders)
+        known = self.rotary is not None and senders.shape[-2:-1] == (graph.num_senders,)  # others are refused below
+        p = sender_positions(graph) if known else None
+        return self._queries(graph, x), *self.keys_and_values(senders, p)
 
     def _queries(self, graph: Graph, x: Tensor) -> Tensor:
         q = self._project(x, 0, self.split[0])

@@ -8,10 +8,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError, GraphError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
+from edgewise.graphs.rule import Blocks
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import check_dense, check_real
@@ -34,6 +35,30 @@ def positions(graph: Graph) -> Tensor:
         return i
     first = graph.sizes.cumsum(0) - graph.sizes
     return i - first.repeat_interleave(graph.sizes)
+
+
+@cached
+def sender_positions(graph: Graph) -> Tensor:
+    """The position of every sender, int64 [J], computed once per graph; GraphError where a batch does not know it.
+
+    Example
+        >>> from edgewise.graphs import Graph, complete
+        >>> sender_positions(Graph.batch([complete(1, 2), complete(1, 3)])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    if graph.sizes.shape[0] == 1:
+        return torch.arange(graph.num_senders, device=graph.device)
+    if isinstance(graph.rule, Blocks):
+        sizes = torch.tensor(graph.rule.senders, device=graph.device)
+    elif graph.num_receivers == graph.num_senders:
+        sizes = graph.sizes
+    else:
+        raise GraphError(
+            f"positions of the senders of {graph} are not known: a batch of graphs with two sides, not all of them "
+            "complete, keeps the sizes of its receivers alone; attend in each graph by itself"
+        )
+    first = sizes.cumsum(0) - sizes
+    return torch.arange(graph.num_senders, device=graph.device) - first.repeat_interleave(sizes)
 
 
 class Sinusoidal(nn.Module):

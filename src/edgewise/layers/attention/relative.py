@@ -16,9 +16,9 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend, dropout
-from edgewise.kernels.scores import Score
+from edgewise.kernels.scores import Bias, Score
 from edgewise.layers.attention.attention import PositionalAttention
-from edgewise.layers.attention.positions import Sinusoidal, sinusoids
+from edgewise.layers.attention.positions import Sinusoidal, positions, sender_positions, sinusoids
 from edgewise.layers.plain.examples import Example
 
 
@@ -30,7 +30,20 @@ def distances(graph: Graph) -> Tensor:
         >>> distances(causal(3).rows(2, 3)).tolist()
         [2, 1, 0]
     """
-    return graph.receivers + graph.offset - graph.senders
+    if _on_one_line(graph):
+        return graph.receivers + graph.offset - graph.senders
+    return positions(graph)[graph.receivers] - sender_positions(graph)[graph.senders]
+
+
+def relative_bias(graph: Graph, table: Tensor) -> Bias:
+    """b_{h, i − j} of a table [H, 2 reach + 1], within each member of a batch."""
+    bias = RelativeBias(table)
+    return bias if _on_one_line(graph) else EdgeBias(bias.at(distances(graph)))
+
+
+def _on_one_line(graph: Graph) -> bool:
+    """Whether i − j is the distance of receiver i and sender j: not so in a batch of graphs with two sides."""
+    return graph.is_square or graph.sizes.shape[0] == 1
 
 
 def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:
@@ -67,7 +80,7 @@ class ALiBiAttention(PositionalAttention):
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         dtype = torch.promote_types(q.dtype, torch.float32)  # a far distance has many digits
-        return Dot() + RelativeBias(_sloping(graph, q.shape[-2], dtype))
+        return Dot() + relative_bias(graph, _sloping(graph, q.shape[-2], dtype))
 
     @staticmethod
     def example() -> Example:
@@ -180,7 +193,7 @@ class T5Attention(PositionalAttention):
         bucket = self.buckets.of(torch.arange(-reach, reach + 1, device=q.device))
         table = self._owner[0].b
         assert table is not None
-        return Dot() + RelativeBias(table[:, bucket])
+        return Dot() + relative_bias(graph, table[:, bucket])
 
     @staticmethod
     def example() -> Example:

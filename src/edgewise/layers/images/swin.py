@@ -59,9 +59,9 @@ class WindowAttention(PositionalAttention):
 @cached
 def column_of(graph: Graph, columns: int, size: int) -> Tensor:
     """Which of the biases each edge reads, int64 [E]."""
-    if graph.num_receivers % columns or graph.num_senders % columns:
-        raise ShapeError(f"{graph.num_receivers} pixels do not make rows of {columns}")
-    i, j, farthest = graph.receivers, graph.senders, size - 1
+    if graph.num_senders % columns:
+        raise ShapeError(f"{graph.num_senders} pixels do not make rows of {columns}")
+    i, j, farthest = graph.receivers + graph.offset, graph.senders, size - 1
     down, across = i // columns - j // columns, i % columns - j % columns
     down, across = down.clamp(-farthest, farthest), across.clamp(-farthest, farthest)
     return (down + farthest) * (2 * size - 1) + across + farthest

@@ -20,7 +20,7 @@ class RandomizedLinear(nn.Linear):
                 each d is saved with probability k/D, so E[x̃] = x and E[dL/dW] is exact; dL/dx and dL/db are exact
     Symbols     keep = k/D, the memory budget; g_n = dL/dy_n
     Shapes      x [*, inputs] -> [*, outputs]
-    Errors      ConfigError for a budget that is not above 0 and at most 1
+    Errors      ConfigError for a budget that is not above 0 and at most 1, and for second derivatives
     Edge cases  keep = 1, or a forward pass without gradient, is `torch.nn.Linear`; at least one input is saved
     Cost        saves n k numbers instead of n D: which inputs they are is recomputed in the backward pass;
                 variance of a weight's gradient: Σ_n g_n² x_nd² (D/k - 1)
@@ -60,6 +60,9 @@ class _SampledLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():  # create_graph=True; `once_differentiable` would give zeros to who asks for weights
+            what = "a RandomizedLinear saves a part of its inputs, so it has no second derivatives"
+            raise ConfigError(f"{what}: one with keep=1 has them, or a Linear")
         values, W = ctx.saved_tensors
         rows, (n, count), inputs = g.reshape(-1, g.shape[-1]), values.shape, W.shape[1]
         chosen = _chosen(ctx.seed, (n, inputs), count, g.device)
