@@ -1,5 +1,7 @@
 """What the verbs accept, refuse and promise, whichever backend runs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -22,6 +24,7 @@ from edgewise import (
     record,
     use_backend,
 )
+from edgewise.kernels.backends import BACKENDS
 from edgewise.native import library
 
 
@@ -312,3 +315,19 @@ def test_uniform_attention_to_whole_numbers_is_their_average():
 def test_weights_whose_batch_does_not_fit_are_refused():
     with pytest.raises(ShapeError, match=r"leading batch of weight, \[3\], does not broadcast to that of x, \[2\]"):
         aggregate(GRAPH, torch.zeros(2, 4, 2, 5), torch.zeros(3, 12, 2))
+
+
+@pytest.mark.parametrize("backend", [None, "dense"])  # which the planner chooses for so many edges
+def test_complex_numbers_are_added_up_on_dense_graphs(backend):
+    x = torch.randn(256, 16, dtype=torch.complex64)
+    torch.testing.assert_close(aggregate(causal(256), x, backend=backend), x.cumsum(0))
+    x[7] = torch.nan
+    y = aggregate(causal(256), x, backend=backend)
+    assert y[:7].isfinite().all() and y[7:].isnan().all()
+
+
+def test_finite_numbers_whose_sum_is_beyond_float16_are_computed_once(monkeypatch):
+    """All of them were computed again, edge by edge."""
+    monkeypatch.setitem(BACKENDS, "segment", replace(BACKENDS["segment"], run=None))
+    x = torch.full((64, 2, 32), 20.0).half()
+    assert (attend(causal(64), x, x, x, backend="dense") == 20).all()

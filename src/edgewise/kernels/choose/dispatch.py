@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from math import isfinite
 from typing import TypeVar
 
 import torch
@@ -107,7 +106,9 @@ def _isolated(backend: Backend, call: Call) -> Tensor | tuple[Tensor, ...]:
     y = result if isinstance(result, Tensor) else result[0]
     if backend.spreads is None or not backend.spreads(call) or y.device.type != "cpu" or not is_real(y):
         return result
-    return result if isfinite(y.detach().sum().item()) else BACKENDS[cheapest(call, isolating=True)].run(call)
+    wide = torch.float32 if y.dtype == torch.float16 else None  # whose finite numbers may have a sum that is not
+    finite = y.detach().sum(dtype=wide).isfinite().item()
+    return result if finite else BACKENDS[cheapest(call, isolating=True)].run(call)
 
 
 def _is_empty(call: Call) -> bool:
