@@ -3,13 +3,14 @@
 import errno
 import os
 import stat
+import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from edgewise.files import cache_path, folder_name, whole, write_file
+from edgewise.files import cache_path, claimed, folder_name, whole, write_file
 
 
 @pytest.fixture
@@ -133,3 +134,22 @@ def test_a_file_system_that_flushes_no_folders_is_none_that_fails(tmp_path, monk
     with pytest.raises(OSError, match="Input") if stops else nullcontext():
         write_file(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_a_folder_is_one_processs_own_until_it_lets_go(tmp_path, monkeypatch):
+    with claimed(tmp_path) as first, claimed(tmp_path) as second:
+        assert (first, second) == (True, False)
+    with claimed(tmp_path) as again:
+        assert again
+    folder = tmp_path / "made"
+    folder.mkdir()
+
+    def moved_before_it_was_locked(descriptor: int) -> bool:
+        folder.rename(tmp_path / "done")
+        folder.mkdir()
+        return True
+
+    monkeypatch.setattr("edgewise.files.lock", moved_before_it_was_locked)
+    with claimed(folder) as mine:
+        assert not mine

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 from edgewise.errors import DataError, EdgewiseError
@@ -200,6 +200,40 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     for folder in made:
         flush(folder.parent)
+
+
+def lock(file: IO[bytes] | int) -> bool:
+    """Keep other processes from locking a file, or an open folder, until it is closed; False where one has done so.
+
+    Edge cases  Windows and some file systems have no such locks: there it is True
+    """
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[bool]:
+    """Whether a folder is this process's own; within the block no other process can claim it.
+
+    Edge cases  where there are no locks, every process may have it; a process that is killed has it no longer
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:  # another process may have given it another name, or removed it, before it could be locked
+        yield lock(descriptor) and os.path.samestat(os.fstat(descriptor), folder.stat())
+    finally:
+        os.close(descriptor)
 
 
 def flush(path: Path) -> None:

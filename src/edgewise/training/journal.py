@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from edgewise.errors import CheckpointError, ConfigError, installing
-from edgewise.files import flush
+from edgewise.files import flush, lock
 
 METRICS = "metrics.jsonl"
 QUIET = 10.0  # seconds between two lines where there is no terminal
@@ -40,12 +40,8 @@ class Journal:
 
     def _claim(self, run: Path) -> None:
         """Lock the file, make its name survive a power cut, and hash what it holds."""
-        try:
-            lock(self.file)
-        except BlockingIOError:
-            raise ConfigError(f"another process is training {run}; wait for it or stop it") from None
-        except OSError:
-            pass  # a file system without locks
+        if not lock(self.file):
+            raise ConfigError(f"another process is training {run}; wait for it or stop it")
         with self.writing():
             flush(run)
             self.digest = digest(self.path)
@@ -98,14 +94,6 @@ def digest(path: Path, length: int | None = None) -> "hashlib._Hash":
     if left:
         raise OSError(errno.EIO, f"{left:,} bytes could not be read", str(path))
     return sha256
-
-
-def lock(file: IO[bytes]) -> None:
-    """Keep other processes from locking the file, until it is closed; Windows has no such locks."""
-    if sys.platform != "win32":
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def curves(record: dict[str, Any]) -> dict[str, float]:

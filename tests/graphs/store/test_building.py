@@ -259,6 +259,30 @@ def test_twenty_builds_that_are_killed(tmp_path: Path) -> None:
     assert kill_builds(tmp_path, 20, seed=1)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such locks")
+def test_a_second_build_of_one_store_is_refused_and_leaves_the_first_alone(tmp_path):
+    """Both wrote the same files, and one of them said that its store was whole."""
+
+    def edges():
+        yield [0], [1], None
+        with pytest.raises(DataError, match=r"another process is writing .*store: wait for it or stop it"):
+            build_store(tmp_path / "store", [([1], [0], None)])
+        yield [1], [2], None
+
+    x = torch.arange(6.0).view(3, 2)
+    assert build_store(tmp_path / "store", edges(), [{"x": x}]) == check_store(tmp_path / "store")
+    assert load_file(tmp_path / "store" / "x.safetensors")["x"].equal(x)
+    assert list(tmp_path.iterdir()) == [tmp_path / "store"]
+
+
+def test_what_a_killed_build_has_left_is_no_part_of_the_next(tmp_path):
+    (tmp_path / ".writing-store").mkdir()
+    for name in ("x.safetensors", "keys.part"):
+        (tmp_path / ".writing-store" / name).write_bytes(bytes(1000))
+    assert not build_store(tmp_path / "store", [([0], [1], None)]).arrays.keys() & {"x"}
+    assert {path.stem for path in (tmp_path / "store").iterdir()} == {"manifest", "offsets", "senders"}
+
+
 def test_a_large_number_does_not_make_a_file_of_gigabytes(tmp_path):
     with pytest.raises(DataError, match="3 edges name node 1,050,000,000, so there would be 1,050,000,001 nodes"):
         build_store(tmp_path / "store", [([0, 1, 1_050_000_000], [1, 2, 0], None)])

@@ -16,10 +16,9 @@ from edgewise.apps.tuning.space import Value
 from edgewise.apps.tuning.trials import carry_out
 from edgewise.configuration import read_yaml
 from edgewise.errors import ConfigError, EdgewiseError, installing
-from edgewise.files import make_folder, write_file
+from edgewise.files import lock, make_folder, write_file
 from edgewise.tasks import Task
 from edgewise.training import RunConfig, read_metrics
-from edgewise.training.journal import lock
 from edgewise.training.seeds import mix
 
 if TYPE_CHECKING:
@@ -185,9 +184,7 @@ class Study:
         folder = self.folder / "trials" / str(number)
         make_folder(folder)
         file = (folder / "lock").open("ab")
-        try:
-            lock(file)
-        except OSError:
+        if not lock(file):
             file.close()
             return False
         self.locks[number] = file
@@ -286,10 +283,6 @@ def cut(journal: Path) -> None:
 def held(path: Path) -> Iterator[None]:
     """Hold a file's lock, once it is free."""
     with path.open("ab") as file:
-        while True:
-            try:
-                lock(file)
-                break
-            except OSError:
-                time.sleep(0.01)
+        while not lock(file):
+            time.sleep(0.01)
         yield

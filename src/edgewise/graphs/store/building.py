@@ -43,7 +43,7 @@ def build_store(
                 receivers; empty: `sender` and `receiver`, `source` and `target`, `from` and `to`, ...
     Errors      GraphError: edges or nodes in memory that are none; DataError: a file that is missing, malformed or
                 does not fit the others, a node without a number or a name, a number so large that most nodes would
-                have no edge, a disk that is full, or something at `store` already
+                have no edge, a disk that is full, something at `store` already, or another process that writes it
     Edge cases  without nodes there are as many as the largest end says; a process that is killed leaves no store
     Cost        reads everything once; edges that do not fit in memory are written and read once more, 8 bytes each
                 and 4 for each attribute; time O(E log E)

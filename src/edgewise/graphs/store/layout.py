@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.files import MAX_JSON, flush, make_folder, path_of, read_json, reading
+from edgewise.files import MAX_JSON, claimed, flush, make_folder, path_of, read_json, reading
 from edgewise.memory import SHARE, machine
 
 MANIFEST, FORMAT, LAYOUT = "manifest.json", "edgewise store", 1
@@ -254,21 +254,32 @@ def check_store(store: Path | str) -> Manifest:
 def writing_store(store: Path) -> Iterator[Path]:
     """A folder beside `store` to write to, which gets that name at the end: there is a whole store, or none.
 
-    Errors      DataError: something of that name is there already, or it cannot be written, as on a full disk
+    Errors      DataError: something of that name is there already, another process is writing it, or it cannot be
+                written, as on a full disk
     """
-    if store.exists():
-        raise DataError(f"{store} is there already: name a new folder, or remove it first")
     part = store.with_name(f".writing-{store.name}")
     try:
+        _check_free(store)
         make_folder(store.absolute().parent)
-        if part.exists():  # a process that was killed has left it
-            shutil.rmtree(part)
-        part.mkdir()
-        yield part
-        flush(part)
-        part.rename(store)
+        part.mkdir(exist_ok=True)
+        with claimed(part) as mine:
+            if not mine:
+                raise DataError(f"another process is writing {store}: wait for it or stop it")
+            try:
+                _check_free(store)  # it may have got its name since
+                for left in part.iterdir():  # by a process that was killed
+                    left.unlink()
+                yield part
+                flush(part)
+                part.rename(store)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
         flush(store.absolute().parent)
     except OSError as error:
         raise DataError(f"cannot write the store {store}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+
+
+def _check_free(store: Path) -> None:
+    if store.exists():
+        raise DataError(f"{store} is there already: name a new folder, or remove it first")
