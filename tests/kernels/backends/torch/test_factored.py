@@ -80,6 +80,17 @@ def test_sums_over_everybody_are_one_vector():
         aggregate(complete(4, 6), x, reduce="max", backend="factored")
 
 
+@pytest.mark.parametrize("backend", [None, "factored"])
+def test_a_receivers_sum_over_everybody_can_be_written_alone(backend):
+    """All receivers' sums were one row in memory."""
+    x = torch.ones(3, 2)
+    for reduce, expected in (("sum", 3.0), ("mean", 1.0)):
+        y = aggregate(complete(3), x, reduce=reduce, backend=backend)
+        y[0] = 7
+        y.add_(1)
+        assert y.tolist() == [[8, 8], [expected + 1] * 2, [expected + 1] * 2]
+
+
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("graph", [complete(2000), causal(2000), Graph.batch([complete(1500), complete(500)])])
 def test_half_precisions_lose_no_more_than_the_rounding_of_what_they_read(graph, half):

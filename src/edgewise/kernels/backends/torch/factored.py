@@ -51,7 +51,7 @@ def run(call: Call) -> Tensor:
         y = call.x.sum(-2, keepdim=True, dtype=torch.float32 if half else None)
         y = y / max(1, graph.num_senders) if call.reduce == "mean" else y
         y = y.half() if half else y
-        return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1])
+        return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1]).contiguous()  # to be written in place
     assert isinstance(call, Attend) and isinstance(call.score, Kernel)
     score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
