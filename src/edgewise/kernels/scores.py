@@ -354,13 +354,13 @@ class Gaussian(Score):
 
         None where a score would lose too many digits: its error is that of ‖qᵢ‖ ‖kⱼ‖ / σ², not that of the distance.
         """
-        precision = 1 / self.sigma**2
+        precision, wide = 1 / self.sigma**2, torch.promote_types(k.dtype, torch.float32)  # float16 holds no 256²
         if k.numel():
-            centre = k.detach().nan_to_num(0, 0, 0).mean(-3, keepdim=True)
+            centre = k.detach().to(wide).nan_to_num(0, 0, 0).mean(-3, keepdim=True).to(k.dtype)
             q, k = q - centre, k - centre
-        squared = k.square().sum(-1)
+        squared = k.to(wide).square().sum(-1)
         if k.device.type == "cpu" and is_real(k) and k.numel() and q.numel():
-            reach = (precision * q.detach().square().sum(-1)).amax() * (precision * squared.detach()).amax()
+            reach = (precision * q.detach().to(wide).square().sum(-1)).amax() * (precision * squared.detach()).amax()
             if not reach <= WIDEST**2:
                 return None
         bias = SenderBias(-0.5 * precision * squared)

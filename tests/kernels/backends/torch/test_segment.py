@@ -3,7 +3,18 @@
 import pytest
 import torch
 
-from edgewise import Additive, Dot, EdgeBias, Graph, aggregate, attend, collect
+from edgewise import (
+    Additive,
+    Dot,
+    EdgeBias,
+    GatedAdditive,
+    Gaussian,
+    Graph,
+    Kernel,
+    aggregate,
+    attend,
+    collect,
+)
 from edgewise.kernels.backends.torch.segment import WeightedSum
 
 
@@ -101,3 +112,15 @@ def test_a_receiver_whose_senders_are_all_masked_gives_0():
     assert (y[0] == 0).all()
     assert torch.equal(y[1], x[0])
     assert all(found.isfinite().all() for found in torch.autograd.grad(y.sum(), (x, bias)))
+
+
+@pytest.mark.parametrize(
+    "score", [Dot(), Dot(cap=20.0), Gaussian(300.0), GatedAdditive(torch.ones(2, 64)), Kernel(torch.relu)]
+)
+def test_scores_of_float16_are_finite_where_their_terms_add_up_to_more_than_it_holds(score):
+    graph = random_graph(50, 50, 300)
+    q, v = (60 * torch.randn(50, 2, 64)).half().requires_grad_(), torch.randn(50, 2, 8).half()
+    y = attend(graph, q, q, v, score, backend="segment")
+    exact = attend(graph, q.double(), q.double(), v.double(), score, backend="reference")
+    torch.testing.assert_close(y.double(), exact, atol=5e-3, rtol=5e-3)
+    assert torch.autograd.grad(y.float().sum(), q)[0].isfinite().all()

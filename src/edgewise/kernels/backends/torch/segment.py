@@ -19,7 +19,7 @@ from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
 from edgewise.kernels.operator.gradients import in_own_dtypes
 from edgewise.kernels.operator.layout import widened
-from edgewise.kernels.scores import Kernel
+from edgewise.kernels.scores import Dot, Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
     warnings.simplefilter("ignore")
@@ -142,8 +142,11 @@ def _edge_scores(call: Attend) -> Tensor:
     if not score.needs_ends:
         s_ij = call.v.new_zeros(*call.v.shape[:-3], graph.num_edges, call.heads)
     else:
-        q, k = call.ends()
-        s_ij = score.pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
+        (q, k), pairwise = call.ends(), score.pairwise
+        if isinstance(score, Kernel):  # the features of a node are those of all its edges
+            q, k, pairwise = score.feature_map(q), score.feature_map(k), Dot(1.0).pairwise
+        q, k = widened(q), widened(k)  # a product of float16 may be beyond it before it is scaled
+        s_ij = pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
     s_ij = widened(s_ij)
     if bias is None:
         return s_ij
