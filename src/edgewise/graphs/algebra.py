@@ -145,6 +145,8 @@ class Algebra(Adjacency):
         if self.rule is None and self._ranges is not None:
             forms["_ranges"] = tuple(bounds[start:stop] for bounds in self._ranges)
         elif self.rule is None:
+            if self.is_mapped:
+                checks.stored(self, start, stop)
             offsets = self.offsets[start : stop + 1]
             senders = self._compact[1] if self.is_mapped else self.senders
             here = senders[int(offsets[0]) : int(offsets[-1])].to(torch.int64)

@@ -92,15 +92,18 @@ def csr(offsets: Any, senders: Any, num_senders: int) -> tuple[Tensor, Tensor]:
     return offsets, senders
 
 
-def stored(graph: Any) -> None:
-    """The edges of a store lead nowhere but to its nodes, which what reads all of them at once does not check.
+def stored(graph: Any, start: int = 0, stop: int | None = None) -> None:
+    """The edges of a store, or of some of its rows, lead nowhere but to its nodes, which kernels do not check.
 
-    Cost        O(E), on the disk
+    Cost        O(E) of these rows, on the disk
     """
     offsets, senders = graph._compact
-    right = int(offsets[0]) == 0 and int(offsets[-1]) == len(senders) and bool((offsets.diff() >= 0).all())
-    if right and len(senders):
-        least, most = senders.aminmax()
+    rows = offsets[start:] if stop is None else offsets[start : stop + 1]
+    first, last = int(rows[0]), int(rows[-1])
+    right = 0 <= first <= last <= len(senders) and bool((rows.diff() >= 0).all())
+    right = right and (stop is not None or last - first == len(senders))
+    if right and last > first:
+        least, most = senders[first:last].aminmax()
         right = int(least) >= 0 and int(most) < graph.num_senders
     if not right:
         raise damaged(graph)

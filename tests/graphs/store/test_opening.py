@@ -37,3 +37,21 @@ def test_edges_that_lead_out_of_a_store_are_followed_by_no_verb(
     path.write_bytes(content)
     with pytest.raises(DataError, match="ring: a row's offsets or senders are out of range"):
         aggregate(Graph.open(tmp_path / "ring"), torch.ones(1000, 8), backend=backend)
+
+
+@pytest.mark.parametrize(("name", "number", "size"), [("senders", 2_000_000_000, 4), ("offsets", 2**40, 8)])
+def test_rows_that_lead_out_of_a_store_are_refused_and_others_read(
+    tmp_path: Path, name: str, number: int, size: int
+) -> None:
+    """`aggregate` on such rows ended the process."""
+    i = torch.arange(1000)
+    build_store(tmp_path / "ring", [(i, (i + 1) % 1000, None)])
+    path = tmp_path / "ring" / f"{name}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-size * 10 : -size * 9] = number.to_bytes(size, "little")
+    path.write_bytes(content)
+    graph = Graph.open(tmp_path / "ring")
+    with pytest.raises(DataError, match="ring: a row's offsets or senders are out of range"):
+        graph.rows(900, 1000)
+    assert (aggregate(graph.rows(0, 900), torch.ones(1000, 1)) == 1).all()
+    assert graph.rows(1000, 1000).num_edges == 0
