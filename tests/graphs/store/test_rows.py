@@ -99,12 +99,18 @@ def test_threads_share_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert all(one.equal(expected[wanted]) for one, wanted in zip(found, draws, strict=True))
 
 
-@compiled
-def test_a_row_that_is_out_of_range(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [500, -1])
+@pytest.mark.parametrize("library", [pytest.param(True, marks=compiled), False])
+def test_a_row_that_is_out_of_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: bool, number: int
+) -> None:
+    """Without the C++, -1 was the last one."""
+    if not library:
+        monkeypatch.setattr(native, "library", None)
     stored = Store.open(labelled(tmp_path / "store")).x
     assert stored is not None
-    with pytest.raises(DataError, match="there is no row 500 of 500"):
-        StoredRows(stored)[torch.tensor([3, 500])]
+    with pytest.raises(DataError, match=f"there is no row {number} of 500"):
+        StoredRows(stored)[torch.tensor([3, number])]
 
 
 @pytest.mark.parametrize("library", [pytest.param(True, marks=compiled), False])

@@ -62,12 +62,13 @@ class StoredRows:
         """The rows in the type that is stored."""
         numbers = index_tensor(numbers, "numbers", axes=1).cpu().contiguous()
         if self.rows is None:
-            hits, found = 0, self.mapped[numbers]
+            outside = ((numbers < 0) | (numbers >= len(self))).nonzero()
+            hits = -1 - int(outside[0]) if len(outside) else 0
+            found = self.mapped[numbers.new_empty(0) if hits else numbers]
         else:
             found = torch.empty((len(numbers), *self.shape[1:]), dtype=self.stored.dtype)
             hits = self.rows.gather(READERS, numbers.data_ptr(), len(numbers), found.data_ptr())
-            if hits < 0:
-                row = int(numbers[-1 - hits])
-                raise DataError(f"{self.stored.path}: there is no row {row} of {self.shape[0]:,}")
+        if hits < 0:
+            raise DataError(f"{self.stored.path}: there is no row {int(numbers[-1 - hits])} of {len(self):,}")
         self.hits, self.reads = self.hits + hits, self.reads + len(numbers) - hits
         return found
