@@ -208,6 +208,29 @@ def test_a_store_is_not_overwritten_and_features_must_fit_their_type(tmp_path: P
         build_store(tmp_path / "other", [([0], [1], None)], memory=1000)
 
 
+def test_features_in_memory_may_learn_and_labels_are_few(tmp_path: Path) -> None:
+    """A weight's features ended in an error of PyTorch's, and 2³² + 1 was the class 1."""
+    x = torch.nn.Embedding(3, 2).weight
+    for dtype in (torch.uint8, torch.bool, torch.int64):
+        place = tmp_path / str(dtype)
+        build_store(place, [([0], [1], None)], [{"x": x, "labels": torch.tensor([1, 0, 1]).to(dtype)}])
+        store = Store.open(place)
+        assert store.x is not None and store.x.rows(0, 3).equal(x.detach())
+        labels = store.labels()
+        assert labels is not None and labels.tolist() == [1, 0, 1]
+    large = {"x": x, "labels": torch.tensor([0, 1, 2**32 + 1])}
+    with pytest.raises(DataError, match=r"labels of nodes\[0\] must be .* classes below 65,536, not 4,294,967,297"):
+        build_store(tmp_path / "store", [([0], [1], None)], [large])
+
+
+def test_attributes_that_are_a_single_number_are_named(tmp_path: Path) -> None:
+    save_file(
+        {"edge_index": torch.tensor([[0, 1], [1, 0]]), "edge_attr": torch.tensor(1.0)}, tmp_path / "e.safetensors"
+    )
+    with pytest.raises(DataError, match=r"e\.safetensors: edge_attr has 0 rows for 2 edges"):
+        build_store(tmp_path / "store", [tmp_path / "e.safetensors"])
+
+
 def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -100,8 +100,9 @@ def edges_of(
         raise DataError(f"{path}: nothing reads {', '.join(sorted(set(arrays) - set(known)))}: leave it out")
     attributes = arrays.get("edge_attr")
     sides = _sides(index)
-    if attributes is not None and attributes.shape[0] != sides[0].shape[0]:
-        raise DataError(f"{path}: edge_attr has {attributes.shape[0]:,} rows for {sides[0].shape[0]:,} edges")
+    rows = None if attributes is None else sum(attributes.shape[:1])  # a single number has none
+    if rows is not None and rows != sides[0].shape[0]:
+        raise DataError(f"{path}: edge_attr has {rows:,} rows for {sides[0].shape[0]:,} edges")
     step = NUMBERS // (1 if attributes is None else 1 + attributes.row_bytes // 4)
     for first in range(0, sides[0].shape[0], step):
         last = min(first + step, sides[0].shape[0])
@@ -189,18 +190,16 @@ class NodeColumns:
         self._has({*rows}, where)
         if not {"x"} <= {*rows} <= {"x", "labels", *PARTS}:
             raise DataError(f"{where}: nodes are x, labels, train, valid and test, not {', '.join(rows)}")
+        known: dict[str, Tensor] = {}
         for name, given in rows.items():
             axes = "[N, C]" if name == "x" else "[N]"
-            numbers = dense_tensor(given, f"{name} of {where}", axes)
+            numbers = known[name] = dense_tensor(given, f"{name} of {where}", axes).detach().cpu()
             if numbers.ndim != axes.count(",") + 1 or len(numbers) != len(rows["x"]):
                 raise DataError(f"{name} of {where} must be {axes} for N nodes, not {shown(numbers)}")
-        if "labels" in rows and rows["labels"].is_floating_point():
-            dtype = str(rows["labels"].dtype).removeprefix("torch.")
-            raise DataError(f"labels of {where} must be whole numbers [N], not {dtype}")
-        self._add_features(rows["x"], where)
-        if "labels" in rows:
-            self.labels.append(rows["labels"].numpy().clip(min=-1).astype(np.int32))
-        self._add_splits({part: rows[part].numpy() != 0 for part in PARTS if part in rows}, len(rows["x"]), where)
+        self._add_features(known["x"], where)
+        if "labels" in known:
+            self.labels.append(_numbers_of_classes(known["labels"], where))
+        self._add_splits({part: known[part].numpy() != 0 for part in PARTS if part in known}, len(known["x"]), where)
 
     def _add_features(self, rows: Tensor, where: str) -> None:
         """Features of the next nodes, which must be finite in the type that is stored."""
@@ -311,6 +310,17 @@ class NodeColumns:
                 done.append(Writer(self.folder, part, torch.int64))
                 done[-1].write(torch.from_numpy(np.flatnonzero(code == number)))
         return {writer.name: writer.finish() for writer in done}, classes
+
+
+def _numbers_of_classes(labels: Tensor, where: str) -> Array:
+    """Whole numbers below `MAX_CLASSES`, -1 for those below 0."""
+    if labels.is_floating_point():
+        dtype = str(labels.dtype).removeprefix("torch.")
+        raise DataError(f"labels of {where} must be whole numbers [N], not {dtype}")
+    labels = labels.long().clamp(min=-1)
+    if len(labels) and (most := int(labels.max())) >= MAX_CLASSES:
+        raise DataError(f"labels of {where} must be numbers of classes below {MAX_CLASSES:,}, not {most:,}")
+    return labels.to(torch.int32).numpy()
 
 
 STORED_FEATURES = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
