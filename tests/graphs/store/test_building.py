@@ -223,6 +223,17 @@ def test_features_in_memory_may_learn_and_labels_are_few(tmp_path: Path) -> None
         build_store(tmp_path / "store", [([0], [1], None)], [large])
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("-inf"), 1e300])
+def test_attributes_that_are_not_finite_are_named(tmp_path: Path, number: float) -> None:
+    e = np.zeros((3, 2))
+    e[1, 1] = number
+    save_file({"edge_index": torch.arange(6).view(2, 3), "edge_attr": torch.tensor(e)}, tmp_path / "e.safetensors")
+    for edges in ([tmp_path / "e.safetensors"], [([0], [1], e[:1]), ([1, 2], [0, 0], e[1:])]):
+        shown = "nan" if np.isnan(number) else "inf"
+        with pytest.raises(DataError, match=f"edge 1: attribute 1 is -?{shown}: no float32"):
+            build_store(tmp_path / "store", edges)
+
+
 def test_attributes_that_are_a_single_number_are_named(tmp_path: Path) -> None:
     save_file(
         {"edge_index": torch.tensor([[0, 1], [1, 0]]), "edge_attr": torch.tensor(1.0)}, tmp_path / "e.safetensors"

@@ -107,7 +107,8 @@ def _block(part: Any, where: str) -> tuple[Array, Array, Array | None]:
     if part[2] is None:
         return senders, receivers, None
     try:
-        e = np.asarray(part[2], np.float32)
+        with np.errstate(over="ignore"):  # what is too large is named later
+            e = np.asarray(part[2], np.float32)
     except (TypeError, ValueError, RuntimeError):
         raise GraphError(f"attributes of {where} must be numbers [{len(senders)}, D], not {shown(part[2])}") from None
     if e.ndim != 2 or len(e) != len(senders):
@@ -127,6 +128,9 @@ def _write_edges(
             sorter = EdgeSorter(folder, memory, width + 1 if width and undirected else width)
         if (0 if e is None else e.shape[1]) != width:
             raise DataError(f"edge {number:,}: {0 if e is None else e.shape[1]} attributes, and {width} before")
+        if e is not None and not np.isfinite(e).all():
+            row, column = np.argwhere(~np.isfinite(e))[0]
+            raise DataError(f"edge {number + row:,}: attribute {column} is {e[row, column]:g}: no float32")
         if len(senders):
             most = max(int(senders.max()), int(receivers.max()))
             if most >= (MAX_NODES if nodes is None else nodes) or min(senders.min(), receivers.min()) < 0:
