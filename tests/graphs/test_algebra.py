@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph, bipartite, blocks, causal, complete, grid, window
 from edgewise.graphs.rule import Blocks, Causal, Complete
 from graphs.examples import PATTERNED, random_edges, random_graphs
@@ -46,6 +47,16 @@ def test_union_and_intersection(square: bool) -> None:
         assert first.union(everyone).is_complete
         assert everyone.union(first).is_complete
         assert first.intersection(everyone) == everyone.intersection(first) == first.coalesce()
+
+
+def test_an_intersection_with_a_complete_graph_lists_no_pairs() -> None:
+    everyone, few = complete(10**6), Graph.from_edge_index([[5, 5, 7], [0, 0, 10**6 - 1]], 10**6)
+    assert everyone.intersection(few) == few.intersection(everyone) == few.coalesce()
+    loop = Graph.from_edge_index([[0], [0]], 1)
+    assert complete(2).intersection(Graph.batch([loop, loop])).sizes.tolist() == [2]
+    for part in ("senders", "receivers"):
+        with pytest.raises(GraphError, match="listing 1,000,000,000,000 edges takes"):
+            getattr(everyone, part)
 
 
 def test_union_of_a_rule_and_edges_at_an_offset() -> None:

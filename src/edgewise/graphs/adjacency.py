@@ -192,7 +192,7 @@ class Adjacency:
     @derived
     def receivers(self) -> Tensor:
         """The receiver of each edge [E]."""
-        if self.is_mapped:
+        if not self._has_edges():
             self._check_listing()
         return lowering.receivers_of(self.offsets, self.num_edges)
 

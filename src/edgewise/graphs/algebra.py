@@ -97,6 +97,9 @@ class Algebra(Adjacency):
         sizes = _common_sizes(self, other, "intersection")
         if self.rule is not None and other.rule is not None:
             return self._with_rule(_both(self.rule, other.rule), sizes)
+        if self.is_complete or other.is_complete:
+            graph = (other if self.is_complete else self).coalesce()
+            return self._with(sizes, offsets=graph.offsets, senders=graph.senders)
         together = self.coalesce()._together_with(other.coalesce(), sizes)
         return together.keep_edges(together._repeated())  # the second of two equal edges is in both graphs
 
