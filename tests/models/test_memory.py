@@ -81,3 +81,14 @@ def test_what_does_not_fit_is_refused() -> None:
         Memory(MemorySettings(sweeps=0), Features(4, 4, length=1, whole_graph=True))
     with pytest.raises(ConfigError, match="reads features of nodes"):
         Memory(MemorySettings(), Tokens(4, 4, length=1, whole_graph=True))
+
+
+@pytest.mark.parametrize(("energy", "units"), [("classical", 50), ("modern", 300)])
+def test_mixed_precision_recalls_what_was_stored(energy, units) -> None:
+    """The sums of 300 units are no numbers of bfloat16."""
+    patterns = _patterns(3, units)
+    model = _store(_memory(energy, patterns), patterns, rate=10.0).float()
+    damaged = torch.where(torch.rand(3, units) < 0.2, -1.0, 1.0) * patterns.float()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model(None, damaged[:, None])[:, 0], patterns.float())
+    assert torch.equal(model.bfloat16()(None, damaged[:, None].bfloat16())[:, 0], patterns.bfloat16())

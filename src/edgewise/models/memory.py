@@ -81,7 +81,7 @@ class Memory(nn.Module):
             return -(patterns * self.weight).sum(-1)
         network = self.classical(patterns)
         i, j = network.graph.receivers, network.graph.senders
-        return -(patterns[:, i] * patterns[:, j]) @ self.weight / 2
+        return -(patterns[:, i] * patterns[:, j] * self.weight).sum(-1) / 2
 
     @torch.no_grad()
     def recall(self, state: Tensor) -> Tensor:
@@ -92,5 +92,5 @@ class Memory(nn.Module):
     def classical(self, state: Tensor) -> ClassicalHopfield:
         """The network on the units of states, with the weights that were learned."""
         network = ClassicalHopfield(torch.ones_like(state[:1]))
-        network.weight = self.weight.detach()
+        network.weight = self.weight.detach().to(network.patterns.dtype)
         return network

@@ -3,6 +3,8 @@
 The networks store given patterns; the layers learn the patterns, the queries, or both.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -18,28 +20,37 @@ from edgewise.layers.plain.sides import check_nodes
 
 
 class BinaryHopfield:
-    """A network of units ±1, which stores patterns [P, N] and updates one unit after the other."""
+    """A network of units ±1, which stores patterns [P, N] and updates one unit after the other.
+
+    It computes in float32, or in float64 where the patterns are of that; states may be of any signed type.
+    """
 
     def __init__(self, patterns: Tensor) -> None:
-        if patterns.ndim != 2 or not bool((patterns.abs() == 1).all()):
+        self.patterns = patterns.to(torch.promote_types(patterns.dtype, torch.float32))
+        if patterns.ndim != 2 or not bool((self.patterns.abs() == 1).all()):
             raise ShapeError(f"binary patterns are [P, N] of +1 and -1, not {list(patterns.shape)} of other numbers")
-        self.patterns = patterns
 
-    def sign(self, state: Tensor, unit: int) -> Tensor:
-        """The new sign of a unit in each state, [B]; 0 leaves it as it is."""
+    def signs(self, state: Tensor) -> Iterator[Tensor]:
+        """The new sign of one unit after the other in each state, [B]; 0 leaves it as it is. Each is written into the
+        state before the next is read."""
         raise NotImplementedError
 
     def recall(self, state: Tensor, sweeps: int = 20) -> Tensor:
         """Update the units in turn until a whole sweep changes none, or for so many sweeps."""
-        state = state.clone()
-        for _ in range(sweeps):
-            before = state.clone()
-            for unit in range(state.shape[1]):
-                sign = self.sign(state, unit)
-                state[:, unit] = torch.where(sign == 0, state[:, unit], sign)
-            if torch.equal(state, before):
-                break
-        return state
+        given, state = state.dtype, state.to(self.patterns.dtype, copy=True)
+        with _exactly(state):
+            for _ in range(sweeps):
+                before = state.clone()
+                for unit, sign in enumerate(self.signs(state)):
+                    state[:, unit] = torch.where(sign == 0, state[:, unit], sign)
+                if torch.equal(state, before):
+                    break
+        return state.to(given)
+
+
+def _exactly(x: Tensor) -> torch.autocast:
+    """Without autocast, in whose numbers sums of many units are rounded."""
+    return torch.autocast(x.device.type, enabled=False)
 
 
 class ClassicalHopfield(BinaryHopfield):
@@ -51,7 +62,7 @@ class ClassicalHopfield(BinaryHopfield):
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B]; recall(state [B, N]) -> [B, N]
     Errors      ShapeError for patterns that are not ±1
     Edge cases  a unit whose field is 0 stays as it is. About 0.14 N random patterns can be stored
-    Cost        O(N²) for one sweep over the units of each state
+    Cost        O(N²) for one sweep over the units of each state; O(P N²) time and O(N² + P N) memory to store
     Differs     Hopfield's units are 0 and 1, drawn at random to be updated; here they are ±1, in turn, so that recall
                 repeats. Lectures write W = Σ_p x_p x_pᵀ with its diagonal, which adds P ξ_l to the field of a unit and
                 so holds states that are no patterns, and ξ ← sgn(W ξ − b) for all units at once, which may end in a
@@ -66,24 +77,26 @@ class ClassicalHopfield(BinaryHopfield):
 
     def __init__(self, patterns: Tensor, threshold: float | Tensor = 0.0) -> None:
         super().__init__(patterns)
-        self.units = patterns.shape[1]
-        self.graph = complete(self.units).remove_self_loops().to(patterns.device)
-        by_unit = patterns.T
-        self.weight = (by_unit[self.graph.receivers] * by_unit[self.graph.senders]).sum(-1)
-        self.threshold = torch.as_tensor(threshold, dtype=patterns.dtype).expand(self.units).to(patterns.device)
+        x = self.patterns
+        self.units = x.shape[1]
+        self.graph = complete(self.units).remove_self_loops().to(x.device)
+        with _exactly(x):
+            self.weight = (x.T @ x)[self.graph.receivers, self.graph.senders]
+        self.threshold = torch.as_tensor(threshold, dtype=x.dtype).expand(self.units).to(x.device)
 
     def field(self, state: Tensor, start: int, stop: int) -> Tensor:
         """W ξ − b at units start, ..., stop − 1: [stop − start, B]."""
-        weight = self.weight.view(self.units, -1)[start:stop].flatten()
-        return aggregate(self.graph.rows(start, stop), state.T, weight) - self.threshold[start:stop, None]
+        weight, b = self.weight.view(self.units, -1)[start:stop].flatten(), self.threshold[start:stop, None]
+        return aggregate(self.graph.rows(start, stop), state.T.to(weight.dtype), weight) - b
 
     def energy(self, state: Tensor) -> Tensor:
         """E of each state."""
         Wx = self.field(state, 0, self.units).T + self.threshold
-        return -(state * Wx).sum(-1) / 2 + state @ self.threshold
+        return -(state * Wx).sum(-1) / 2 + (state * self.threshold).sum(-1)
 
-    def sign(self, state: Tensor, unit: int) -> Tensor:
-        return self.field(state, unit, unit + 1)[0].sign()
+    def signs(self, state: Tensor) -> Iterator[Tensor]:
+        for unit in range(self.units):
+            yield self.field(state, unit, unit + 1)[0].sign()
 
 
 class DenseHopfield(BinaryHopfield):
@@ -93,7 +106,7 @@ class DenseHopfield(BinaryHopfield):
     Symbols     patterns = x_1..x_P
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B], log(−E); recall(state [B, N]) -> [B, N]
     Errors      ShapeError for patterns that are not ±1
-    Edge cases  a unit for which both signs are equal stays as it is
+    Edge cases  a unit for which both signs are equal stays as it is, as all do where there are no patterns
     Cost        O(P N) for one sweep over the units of each state
     Differs     none: the units' order, which the paper leaves open, is 1, 2, ..., N
     Reference   Demircigil et al., "On a model of associative memory with huge storage capacity", 2017
@@ -106,12 +119,16 @@ class DenseHopfield(BinaryHopfield):
 
     def energy(self, state: Tensor) -> Tensor:
         """log(−E) of each state: no update lowers it."""
-        return (state @ self.patterns.T).logsumexp(-1)
+        with _exactly(state):
+            return (state.to(self.patterns.dtype) @ self.patterns.T).logsumexp(-1)
 
-    def sign(self, state: Tensor, unit: int) -> Tensor:
-        own = self.patterns[:, unit]
-        others = state @ self.patterns.T - state[:, unit, None] * own  # x_pᵀ ξ without the unit
-        return ((others + own).logsumexp(-1) - (others - own).logsumexp(-1)).sign()
+    def signs(self, state: Tensor) -> Iterator[Tensor]:
+        overlap = state @ self.patterns.T  # x_pᵀ ξ
+        for unit, own in enumerate(self.patterns.T):
+            others = overlap - state[:, unit, None] * own
+            plus, minus = (others + own).logsumexp(-1), (others - own).logsumexp(-1)
+            yield (plus > minus).to(plus) - (plus < minus).to(plus)
+            overlap = others + state[:, unit, None] * own
 
 
 class ContinuousHopfield:
@@ -168,7 +185,7 @@ def retrieve(
     """
     for _ in range(steps):
         before, state = state, attend(graph, state, stored, stored, Dot(scale=beta))
-        if tolerance is not None and bool((state - before).abs().max() <= tolerance):
+        if tolerance is not None and bool(((state - before).abs() <= tolerance).all()):
             break
     return state
 
