@@ -240,3 +240,10 @@ def test_it_is_bart():
         wanted = torch.cat([next(theirs) for _ in held])[-len(gradient) :]
         assert wanted.abs().max() > 0
         assert (gradient - wanted).abs().max() <= 1e-10 * max(1, wanted.abs().max())
+
+
+@pytest.mark.parametrize("depths", [(0, 1), (1, 0), (0, 0)])
+def test_a_side_without_blocks_shares_no_table(depths):
+    shared = Choice("t5", {"shared": True})
+    model = _model(torch.float32, positions=shared, encoder_depth=depths[0], decoder_depth=depths[1])
+    assert model(EncoderDecoderGraph.of([2], [3]), torch.zeros(5, dtype=torch.int64)).shape == (3, 11)

@@ -188,3 +188,11 @@ def test_hopfield_attention_is_reached_and_takes_no_rotations():
     assert torch.allclose(*(torch.autograd.grad(y.square().sum(), x, retain_graph=True)[0] for y in (found, expected)))
     with pytest.raises(ConfigError, match="choose positions none"):
         Transformer(TransformerSettings(attention="hopfield", positions="rotary"), Tokens(9, 9, length=8))
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_a_shared_table_is_that_of_the_first_block_where_there_is_one(depth):
+    model = _small(positions=Choice("t5", {"shared": True}), depth=depth)
+    tables = [name for name, _ in model.named_parameters() if name.endswith("attention.b")]
+    assert tables == ["blocks.0.attention.b"][:depth]
+    assert model(causal(3), torch.zeros(3, dtype=torch.int64)).shape == (3, model.signature.outputs)

@@ -166,9 +166,9 @@ class Site:
     def share(self, blocks: Iterable[nn.Module]) -> None:
         """Let the blocks share what the positions say that they share."""
         if self.positions.options.get("shared"):
-            first, *others = (cast(layers.T5Attention, block.attention) for block in blocks)
-            for other in others:
-                other.share(first)
+            attentions = [cast(layers.T5Attention, block.attention) for block in blocks]
+            for other in attentions[1:]:
+                other.share(attentions[0])
 
 
 def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttention]) -> Attention:
