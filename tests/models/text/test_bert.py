@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise.layers import READOUTS
 from edgewise.models import BERT, BERTSettings, Features, Tokens
 
 
@@ -82,7 +83,7 @@ def test_masked_scores_come_from_the_embedding():
     assert not [name for name, value in model.named_parameters() if name.startswith("masked") and 50 in value.shape[1:]]
 
 
-@pytest.mark.parametrize("readout", ["first", "mean"])
+@pytest.mark.parametrize("readout", READOUTS)
 def test_one_output_for_each_text(readout):
     signature = Tokens(50, 3, length=16, whole_graph=True)
     model = _spread(BERT(BERTSettings(width=24, depth=1, heads=3, readout=readout), signature))
