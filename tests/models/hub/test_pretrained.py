@@ -8,7 +8,7 @@ from edgewise import ConfigError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from models.hub.peers import bert, decoder, gpt2, roberta, spread, transformers, vit
+from models.hub.peers import bert, decoder, gpt2, roberta, spread, t5, transformers, vit
 
 
 @pytest.mark.parametrize("peer", [gpt2, bert, roberta])
@@ -82,3 +82,13 @@ def test_a_model_is_written_as_the_kind_that_it_is(tmp_path):
         with pytest.raises(ConfigError, match=message):
             to_hugging_face(model, tmp_path / "out", kind=kind)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("peer", "table"), [(t5, "embed.weight"), (bert, "positions.weight")])
+def test_a_folder_in_half_precision_is_computed_in_full(peer, table, dtype, tmp_path):
+    """T5's embedding is scaled and BERT's positions are a sum: neither is rounded on the way."""
+    peer().to(dtype).save_pretrained(tmp_path / "half")
+    transformers.AutoModel.from_pretrained(tmp_path / "half").float().save_pretrained(tmp_path / "full")
+    half, full = (from_hugging_face(tmp_path / name).state_dict()[table] for name in ("half", "full"))
+    assert half.dtype == torch.float32 and torch.equal(half, full)

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import check_header, holds, read_json, reading
+from edgewise.kernels.operator.layout import widened
 from edgewise.models.hub import bert, gpt2, llama, roberta, t5, vit
 from edgewise.models.hub.layout import Architecture, Config, Part, is_plain, known
 from edgewise.models.size import outline
@@ -105,7 +106,7 @@ class Pretrained:
             if part.ours not in own:
                 continue
             wanted = own[part.ours].shape
-            make = partial(part.read, theirs, self.written)
+            make = partial(_read, part, theirs, self.written)
             if part.ours == POSITIONS and shape != wanted and (self.config != self.written or not exact):
                 made[part.ours] = self._resized(make, shape, wanted, extend)
             elif shape == wanted:
@@ -150,6 +151,11 @@ class Pretrained:
             return torch.cat([table[:front], resize(table[front:], needed, extend)])
 
         return build
+
+
+def _read(part: Part, theirs: Sequence[Tensor], config: Config) -> Tensor:
+    """One of our tensors; of half precisions it is computed in float32, and rounded to the model's type alone."""
+    return part.read([widened(tensor) for tensor in theirs], config)
 
 
 def resized(table: Tensor, length: int, extend: Extension | None) -> Tensor:
