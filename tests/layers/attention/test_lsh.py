@@ -192,3 +192,12 @@ def test_what_cannot_be_is_refused():
 
 def test_unless_given_the_hash_has_the_channels_of_a_head():
     assert LSHAttention(8, 2, size=2).grouping.rotations.shape == AngularHash(4).rotations.shape
+
+
+@pytest.mark.parametrize("pattern", [causal, complete])
+def test_a_batch_without_texts_has_no_outputs(pattern):
+    layer = layer_of().train()
+    x = torch.empty(0, 12, 8, dtype=torch.float64, requires_grad=True)
+    y = layer(pattern(12), x)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == (0, 12, 8)

@@ -184,3 +184,12 @@ def test_what_cannot_be_is_refused():
 def test_unless_given_there_are_centroids_for_every_head_of_its_channels():
     grouping = RoutingAttention(8, 2, size=2).grouping
     assert grouping.means.shape == Centroids(2, 4).means.shape == (2, 8, 4) and grouping.decay == 0.999
+
+
+@pytest.mark.parametrize("pattern", [causal, complete])
+def test_a_batch_without_texts_has_no_outputs(pattern):
+    layer = layer_of().train()
+    x = torch.empty(0, 12, 8, dtype=torch.float64, requires_grad=True)
+    y = layer(pattern(12), x)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == (0, 12, 8)

@@ -117,7 +117,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         y = _averages(among.graph, q, k, v) if rounds == 1 else _with_sink(among, q, k, v)
         y = torch.empty_like(y).index_copy(0, among.receivers, y).unflatten(0, labels[0].shape)  # [S, R, I, C]
         y = y.squeeze(1) if rounds == 1 else _over_rounds(y)
-        return y.unflatten(0, (*batch, -1)).transpose(-2, -3)
+        return y.unflatten(0, (*batch, self.split[0])).transpose(-2, -3)
 
     @staticmethod
     def example() -> Example:

@@ -107,7 +107,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
         # A node takes the mean over its clusters.
         edges = torch.stack([torch.arange(len(y), device=y.device), routed.receivers])
         y = aggregate(Graph.from_edge_index(edges, len(y), len(q)), y, reduce="mean")
-        return y.view(*batch, heads, -1, y.shape[-1]).transpose(-2, -3)
+        return y.view(*batch, heads, graph.num_receivers, y.shape[-1]).transpose(-2, -3)
 
     def routed(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
         """The graph within the clusters, for queries [S, I, C] and keys [S, J, C]."""
