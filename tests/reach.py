@@ -48,7 +48,6 @@ COVERED_ELSEWHERE = {
     "kernels/backends/cuda/attention": "tests/kernels/backends/cuda/programs/test_attention.py",
     "models/hub/layout": "tests/models/hub/test_folder.py",
     "tasks/core/drawing": "tests/apps/report/test_render.py",
-    "models/capabilities": "tests/tasks/text/test_language.py",
     "tasks/images/digits": "tests/tasks/images/test_classification.py",
     "tasks/images/idx": "tests/tasks/images/test_mnist.py",
     "tasks/nodes/karate": "tests/tasks/nodes/test_classification.py",

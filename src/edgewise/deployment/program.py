@@ -21,6 +21,7 @@ from edgewise.errors import ExportError
 from edgewise.graphs.make.held import chosen_by
 from edgewise.kernels import use_backend
 from edgewise.kernels.backends.torch import portable
+from edgewise.models import capabilities
 
 T = TypeVar("T")
 
@@ -57,14 +58,8 @@ def program_of(model: Exportable, given: dict[str, Tensor], by_kernels: bool = F
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """A model in evaluation mode, without gradients; its parts are left in the modes that they had."""
-    training = [part for part in model.modules() if part.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for part in training:
-            part.training = True
+    with capabilities.evaluating(model), torch.no_grad():
+        yield
 
 
 @contextmanager

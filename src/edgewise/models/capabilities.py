@@ -1,6 +1,7 @@
 """What some models can do beside `model(graph, x)`: a task checks for it by these protocols, whatever the model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ class LanguageModel(Protocol):
     def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
 
     def caches(self, graph: Graph) -> Sequence[Any]: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
 
     def train(self, mode: bool = True) -> Any: ...
 
@@ -65,3 +68,24 @@ def language_model(model: nn.Module) -> LanguageModel:
     if not isinstance(model, LanguageModel):
         raise ConfigError(f"a {type(model).__name__} cannot generate: it reads a text as a whole, and has no cache")
     return model
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Within it a module is in evaluation mode; afterwards each of its parts is in the mode that it was in.
+
+    >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())  # a norm that is frozen
+    >>> with evaluating(model):
+    ...     print(model.training)
+    False
+    >>> [part.training for part in model]
+    [True, False]
+    """
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(modes[0][1])  # which a part may have overridden, to do more
+        for part, training in modes:
+            part.training = training

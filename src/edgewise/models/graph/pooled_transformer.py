@@ -10,6 +10,7 @@ from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.models.capabilities import evaluating
 from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_NORMS, GNNSettings
 from edgewise.models.graph.graph_layers import GRAPH_LAYERS
 from edgewise.models.parts import Readout
@@ -149,17 +150,12 @@ class PooledTransformer(nn.Module):
         if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
             with torch.inference_mode(False):
                 return self.relevance(graph, x.clone(), output)
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                h = self.gnn(graph, x)
-                s = self.assign(graph, h).detach()
-                outputs = self.read_out(layers.min_cut_pool(graph, h, s))
-                (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
-        finally:
-            self.train(was_training)
+        with evaluating(self), torch.enable_grad():
+            x = x.detach().requires_grad_()
+            h = self.gnn(graph, x)
+            s = self.assign(graph, h).detach()
+            outputs = self.read_out(layers.min_cut_pool(graph, h, s))
+            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
         return (x * gradient).sum(-1).detach()
 
 

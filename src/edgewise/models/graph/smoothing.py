@@ -7,6 +7,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.layers import SparseFeatures, dirichlet_energy
+from edgewise.models.capabilities import evaluating
 from edgewise.models.graph.gnn import GNN
 from edgewise.models.graph.transformer import GraphTransformer
 
@@ -37,11 +38,10 @@ def energy_by_depth(model: GNN | GraphTransformer, graph: Graph, x: Tensor | Spa
         handles = [module.register_forward_pre_hook(lambda layer, read: measure(read[1])) for module in readers]
     else:
         handles = [block.register_forward_hook(lambda layer, read, h: measure(h)) for block in model.blocks]
-    was_training = model.training
     try:
-        model.eval()(graph, x)
+        with evaluating(model):
+            model(graph, x)
     finally:
-        model.train(was_training)
         for handle in handles:
             handle.remove()
     return energies

@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import probabilities
-from edgewise.models.capabilities import LanguageModel
+from edgewise.models.capabilities import LanguageModel, evaluating
 from edgewise.models.signature import Tokens
 
 
@@ -46,9 +46,8 @@ def generate(
         torch.Size([1, 5])
     """
     _check(model, tokens, temperature, top_k, pattern)
-    length, was_training = model.signature.length, model.training
-    model.eval()
-    try:
+    length = model.signature.length
+    with evaluating(model):
         past, caches = 0, None
         visible = tokens
         for _ in range(steps):
@@ -64,8 +63,6 @@ def generate(
             token = draw(scores, temperature, top_k, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)
             past = total if cache else 0
-    finally:
-        model.train(was_training)
     return tokens
 
 

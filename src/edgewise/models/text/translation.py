@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
 from edgewise.layers import KeysAndValues
+from edgewise.models.capabilities import evaluating
 
 
 @runtime_checkable
@@ -34,6 +35,8 @@ class Translator(Protocol):
     ) -> Tensor: ...
 
     def caches(self, graph: Graph) -> list[Any]: ...
+
+    def modules(self) -> Iterator[nn.Module]: ...
 
     def train(self, mode: bool = True) -> Any: ...
 
@@ -94,14 +97,10 @@ def translate(
         raise ConfigError("an empty source cannot be translated: give at least one token")
     if not sources:
         return []
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         search = _Search(model, sources, limits, ends, _Settings(beam, penalty, cache, pattern))
         while len(search.open):
             search.step()
-    finally:
-        model.train(was_training)
     return search.best
 
 
