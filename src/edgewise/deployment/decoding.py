@@ -82,7 +82,7 @@ class _Past(KeyValueCache):
 
     def __init__(self, *past: Tensor) -> None:
         super().__init__()
-        self.past = past
+        self.past, self.length = past, past[0].shape[2] if past else 0
         self.ends: tuple[Tensor, ...] = ()
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

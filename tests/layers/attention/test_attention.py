@@ -115,6 +115,24 @@ def test_cache_grows_by_doubling_and_keeps_what_it_held():
     assert room == [1, 2, 4, 4, 8, 8, 8, 8, 16]
 
 
+def test_a_cache_is_as_before_where_the_graph_does_not_fit():
+    layer, x, cache = MultiHeadAttention(8, 2).double(), leaf(5, 8).detach(), KeyValueCache()
+    layer(causal(3), x[:3], cache=cache)
+    with pytest.raises(ShapeError, match=r"hold 4 positions, .*: give pattern\(4\)\.rows\(3, 4\)"):
+        layer(causal(5).rows(4, 5), x[3:4], cache=cache)
+    assert torch.allclose(layer(causal(4).rows(3, 4), x[3:4], cache=cache), layer(causal(4), x[:4])[3:], atol=1e-12)
+
+
+def test_decoding_goes_on_outside_of_inference_mode():
+    layer, x, cache = MultiHeadAttention(8, 2).double(), leaf(5, 8).detach(), KeyValueCache()
+    with torch.inference_mode():
+        layer(causal(3), x[:3], cache=cache)
+        layer(causal(4).rows(3, 4), x[3:4], cache=cache)  # which makes room for more
+    with torch.no_grad():
+        found = layer(causal(5).rows(4, 5), x[4:], cache=cache)
+    assert torch.allclose(found, layer(causal(5), x)[4:], atol=1e-12)
+
+
 def test_cache_refuses_keys_of_another_shape():
     cache = KeyValueCache()
     cache.append(torch.zeros(2, 1, 1, 4), torch.zeros(2, 1, 1, 4))

@@ -56,7 +56,7 @@ def _with_room(held: Tensor | None, new: Tensor, length: int) -> Tensor:
         return torch.empty_like(new)
     if held.shape[:-3] != new.shape[:-3] or held.shape[-2:] != new.shape[-2:]:
         raise ShapeError(f"the cache holds {list(held.shape)} [*, J, H, C]; {list(new.shape)} cannot follow it")
-    if length <= held.shape[-3]:
+    if length <= held.shape[-3] and (torch.is_inference_mode_enabled() or not held.is_inference()):
         return held
     room = new.new_empty(*held.shape[:-3], max(length, 2 * held.shape[-3]), *held.shape[-2:])
     room.narrow(-3, 0, held.shape[-3]).copy_(held)
@@ -124,7 +124,7 @@ class MultiHeadAttention(nn.Module):
                 key_value_heads = heads of keys and values, each shared by a group of query heads
     Shapes      x [*, I, d_model] (, senders [*, J, d_model]), or a pair of both -> [*, I, d_model]
     Errors      ConfigError for heads that do not divide the width, or key/value heads that do not divide the heads;
-                ShapeError when x or senders do not fit the graph
+                ShapeError when x or senders do not fit the graph, or the cache does not
     Edge cases  a receiver without senders gets W_O's bias; the graph alone decides on masks and on self-loops.
                 With `cache`, x holds the new positions only and the graph is pattern(total).rows(total - new, total)
     Cost        time O((I + J) d_model² + E d_model); memory O((I + J) d_model + E H) or less, by backend
@@ -182,6 +182,10 @@ class MultiHeadAttention(nn.Module):
             x, senders = x
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)
         if cache is not None:
+            total = cache.length + k.shape[-3]
+            if graph.num_senders != total:  # before the cache holds x, so that it can be given again
+                wanted = f"pattern({total}).rows({cache.length}, {total})"
+                raise ShapeError(f"the cache and x hold {total} positions, and {graph} has others: give {wanted}")
             k, v = cache.append(k, v)
         return self.output(self.average(graph, q, k, v).flatten(-2))
 
