@@ -156,3 +156,17 @@ def test_what_cannot_be_adapted_is_refused():
         adapt(_model(), 1, names="encoder.*")
     with pytest.raises(ConfigError, match="adapted already"):
         adapt(adapted(_model()), 1)
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm, nn.utils.spectral_norm]
+)
+def test_a_norm_of_weights_stays_and_is_not_adapted(norm):
+    model, x = nn.Sequential(norm(nn.Linear(3, 3)), nn.Linear(3, 3)).eval(), torch.randn(2, 3)
+    names, expected = {name for name, _ in model.named_parameters()}, model(x)
+    with pytest.raises(ConfigError, match="'0' has a weight that follows from others"):
+        adapt(model, rank=1)
+    adapt(model, rank=1, names="1")
+    merge(model)
+    settle(model)
+    assert {name for name, _ in model.named_parameters()} == names and torch.equal(model(x), expected)

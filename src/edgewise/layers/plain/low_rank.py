@@ -47,7 +47,8 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
 
     Symbols     model = any module; rank = r; alpha = α (None: the rank, so that the product is added as it is); names =
                 which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention
-    Errors      ConfigError for a rank below 1, a name that fits no linear map, or a model that is adapted already
+    Errors      ConfigError for a rank below 1, a name that fits no linear map, one whose weight has a parametrization
+                already, or a model that is adapted already
     Edge cases  right after, the model computes what it computed before. A `state_dict` has the weights without the
                 products, merged or not, and after `load_state_dict` nothing is merged
     Reference   Hu et al., 2022
@@ -65,6 +66,9 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
     chosen = [name for name in maps if fnmatchcase(name, names)]
     if not chosen:
         raise ConfigError(f"no linear map has a name like {names!r}; they are {', '.join(maps) or 'none'}")
+    if normed := [name for name in chosen if "weight" not in maps[name]._parameters]:
+        what = "has a weight that follows from others, as by a weight or spectral norm"
+        raise ConfigError(f"{normed[0]!r} {what}: remove that, or leave the map out by names=")
     model.requires_grad_(False)
     for name in chosen:
         addition = LowRank(maps[name].weight, rank, float(rank if alpha is None else alpha))
@@ -104,7 +108,8 @@ def settle(model: nn.Module) -> None:
     """
     merge(model)
     for module in list(model.modules()):
-        if parametrize.is_parametrized(module, "weight"):
+        parts: Any = getattr(module, "parametrizations", {})
+        if "weight" in parts and any(isinstance(part, LowRank) for part in parts["weight"]):
             parametrize.remove_parametrizations(module, "weight")
     model.requires_grad_(True)
 
