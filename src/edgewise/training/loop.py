@@ -349,6 +349,8 @@ class Trainer:
                     say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
                 memory = averages(memory)
             restore_optimizer(self.optimizer, self.model, memory)
+            if self.average is not None:
+                self.average.count_from(state["step"])
             if state["scaler"]:  # not of another precision
                 self.scaler.load_state_dict(state["scaler"])
             best = checkpoint.tensors("best", shared)

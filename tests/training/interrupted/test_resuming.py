@@ -54,6 +54,20 @@ def test_an_average_of_the_weights_goes_on_to_the_same_bits_and_is_what_is_kept(
         assert not torch.equal(weight, last[name])
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, 31), (0, 5), (35, 5), (5, 35)])
+def test_an_average_that_is_accepted_later_is_that_of_the_weights_from_its_start(tmp_path, monkeypatch, before, after):
+    """It counted the steps of a run without one from the resumption, and weights before that as zeros."""
+    options = {"optimizer": Choice("sgd", {"learning_rate": 0.05}), "checkpoint_every": 1, "keep": 40}
+    interrupt(tmp_path / "run", configured(average=AverageSettings(before), **options), 25, monkeypatch)
+    (tmp_path / "run" / "config.yaml").write_text(configured(average=AverageSettings(after), **options).to_yaml())
+    resume(tmp_path / "run", progress=False, accept=True)
+    folder = tmp_path / "run" / "checkpoints"
+    mean = Checkpoint(folder / "step-00000040", {}).tensors("optimizer")["first.weight/average"]
+    begun = [step for step in range(1, 41) if (step >= before > 0 and step < 25) or (step >= after and step > 24)]
+    passed = [Checkpoint(folder / f"step-{step:08}", {}).tensors("model")["first.weight"] for step in begun]
+    assert torch.allclose(mean, torch.stack(passed).mean(0), atol=1e-6)
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("step", [2, 11, 40])
 def test_an_interrupted_run_in_halves_goes_on_to_the_same_bits(tmp_path, monkeypatch, precision, step):

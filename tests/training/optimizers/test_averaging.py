@@ -118,3 +118,23 @@ def test_a_resumed_average_goes_on_counting_whatever_the_type_of_weights():
     restore_optimizer(optimizer, weights, saved)
     assert optimizer.state[w]["steps"].item() == 301
     assert optimizer.state[w]["average"].dtype == torch.bfloat16
+
+
+def test_a_step_that_ends_in_an_error_leaves_the_mean():
+    w = nn.Parameter(torch.zeros(1))
+    model, optimizer = nn.ParameterList([w]), torch.optim.SGD([w], lr=1.0)
+    average = WeightAverage(optimizer, start=1)
+    for expected in (1.0, 1.5, 2.0):  # means of 1, of 1 and 2, of 1 to 3
+        w.grad = torch.tensor([-1.0])
+        optimizer.step()
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(lambda: 1 / 0)
+        with average.applied(model):
+            assert w.item() == expected
+
+
+def test_batch_norms_have_their_momentum_back_after_an_error():
+    model = network().eval()
+    with pytest.raises(RuntimeError):
+        update_batch_norm(model, [(torch.randn(5, 3),), (torch.randn(5, 4),)])
+    assert (model[1].momentum, model.training) == (0.1, False)

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
 
-NAMES = "steps", "average"  # of what an average adds to an optimiser's memory of a weight
+NAMES = "steps", "average", "count"  # of what an average adds to an optimiser's memory of a weight
 Batches = Callable[[], Iterable[tuple[Any, ...]]]
 
 
@@ -20,7 +20,7 @@ class WeightAverage:
     Equation    w_SWA ← (w_SWA n + w)/(n + 1), after every c-th step from step s on    (algorithm 1)
     Symbols     start = s, the first step that counts, from 1; every = c; n = how many weights are in the mean already
     Errors      ConfigError for a start or an interval below 1
-    Edge cases  before step s, `applied` changes nothing
+    Edge cases  before step s, `applied` changes nothing; a step that ends in an error leaves the mean as it was
     Cost        one tensor per weight; a pass over the weights every c steps
     Differs     as the mean lies in the optimiser's memory, a checkpoint of that resumes it too
     Reference   Izmailov et al., "Averaging weights leads to wider optima and better generalization", 2018
@@ -41,29 +41,44 @@ class WeightAverage:
         if start < 1 or every < 1:
             raise ConfigError(f"an average starts at step 1 at the earliest, every step at most: not {start}, {every}")
         self.optimizer, self.start, self.every = optimizer, start, every
-        self.during: dict[Tensor, dict[str, Tensor]] = {}  # of an optimiser's step
+        self.during: dict[Tensor, dict[str, Tensor]] = {}  # what is set aside during an optimiser's step
         optimizer.register_step_pre_hook(self._set_aside)
         optimizer.register_step_post_hook(self._collect)
 
     def _set_aside(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         """Optimisers begin with a weight whose memory is empty: what is of the mean is not there while they step."""
+        self._put_back()  # what a step that ended in an error has left
         for w in self._weights():
             memory = optimizer.state.pop(w, {})
             self.during[w] = {name: memory.pop(name) for name in NAMES if name in memory}
             if memory:
                 optimizer.state[w] = memory
 
+    def _put_back(self) -> None:
+        for w, own in self.during.items():
+            if own:
+                self.optimizer.state[w] = own | self.optimizer.state[w]
+        self.during.clear()
+
     @torch.no_grad()
     def _collect(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._put_back()
         for w in self._weights():
             memory = optimizer.state[w]
-            memory |= self.during.pop(w, {})
             t = memory.setdefault("steps", torch.zeros(()))
             t += 1
             past = int(t) - self.start
             if past >= 0 and past % self.every == 0:
+                known = past // self.every if "average" in memory else 0  # in checkpoints that do not count
+                n = memory.setdefault("count", torch.tensor(float(known)))
+                n += 1
                 mean = memory.setdefault("average", torch.zeros_like(w))
-                mean += (w - mean) / (past // self.every + 1)
+                mean += (w - mean) / int(n)
+
+    def count_from(self, step: int) -> None:
+        """Count on from this step where none has been counted: in a run that was begun without an average."""
+        for w in self._weights():
+            self.optimizer.state[w].setdefault("steps", torch.tensor(float(step)))
 
     def _weights(self) -> Iterator[Tensor]:
         return (w for group in self.optimizer.param_groups for w in group["params"])
@@ -74,6 +89,7 @@ class WeightAverage:
 
         `batches` gives the arguments of `model` for each training batch, for the statistics of batch norms.
         """
+        self._put_back()
         means = {w: self.optimizer.state[w]["average"] for w in self._weights() if "average" in self.optimizer.state[w]}
         if not means:
             yield
@@ -109,8 +125,10 @@ def update_batch_norm(model: nn.Module, batches: Iterable[tuple[Any, ...]]) -> N
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean over the batches
     model.train()
-    for arguments in batches:
-        model(*arguments)
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    model.train(training)
+    try:
+        for arguments in batches:
+            model(*arguments)
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        model.train(training)
