@@ -29,6 +29,29 @@ def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [1, 3]
 
 
+def test_a_line_that_has_lost_its_end_is_removed_with_what_followed(tmp_path):
+    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"step": 2}\n{"ste')
+    with closing(Journal(tmp_path)) as journal:
+        journal.cut(10**6)
+        journal.write({"step": 3})
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2, 3]
+    for length, left in ((30, b'{"step": 1}\n{"step": 2}\n'), (20, b'{"step": 1}\n'), (0, b"")):
+        with closing(Journal(tmp_path)) as journal:
+            journal.cut(length)
+            assert (tmp_path / "metrics.jsonl").read_bytes() == left
+            assert journal.known()["sha256"] == hashlib.sha256(left).hexdigest()
+
+
+def test_nothing_is_removed_where_the_file_cannot_be_read_whole(tmp_path):
+    content = b"{}\n" * 99
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    disk = Disk(tmp_path, "short", at=1, reading=True)
+    what = r"metrics\.jsonl: \d+ bytes could not be read"
+    with closing(Journal(tmp_path)) as journal, disk.attached(), pytest.raises(CheckpointError, match=what):
+        journal.cut(10**6)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == content
+
+
 def test_a_line_is_whole_where_a_write_takes_half_of_it(tmp_path):
     disk = Disk(tmp_path, "short", at=3)
     with disk.attached(), closing(Journal(tmp_path)) as journal:

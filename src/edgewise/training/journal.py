@@ -72,15 +72,24 @@ class Journal:
             return {"bytes": os.fstat(self.file.fileno()).st_size, "sha256": self.digest.hexdigest()}
 
     def cut(self, length: int) -> None:
-        """Remove what was written after a checkpoint: the resumed run writes it anew."""
+        """Remove what was written after a checkpoint, and a line without its end: the resumed run writes them anew."""
         with self.writing():
-            self.file.truncate(min(length, os.fstat(self.file.fileno()).st_size))
+            self.file.truncate(_whole_lines(self.path, min(length, os.fstat(self.file.fileno()).st_size)))
             self.digest = digest(self.path)
 
     def close(self) -> None:
         self.file.close()
         if self.curves is not None:
             self.curves.close()
+
+
+def _whole_lines(path: Path, length: int) -> int:
+    """How many of a file's first bytes are whole lines."""
+    with path.open("rb") as file:
+        content = file.read(length)
+    if left := length - len(content):
+        raise OSError(errno.EIO, f"{left:,} bytes could not be read", str(path))
+    return content.rfind(b"\n") + 1
 
 
 def digest(path: Path, length: int | None = None) -> "hashlib._Hash":
