@@ -202,8 +202,9 @@ def make_folder(path: Path) -> None:
         flush(folder.parent)
 
 
-def lock(file: IO[bytes] | int) -> bool:
-    """Keep other processes from locking a file, or an open folder, until it is closed; False where one has done so.
+def lock(file: IO[bytes] | int, wait: bool = False) -> bool:
+    """Keep other processes from locking a file, or an open folder, until it is closed; False where one has done so,
+    unless it is to wait for that one.
 
     Edge cases  Windows and some file systems have no such locks: there it is True
     """
@@ -212,7 +213,7 @@ def lock(file: IO[bytes] | int) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
     except OSError:
@@ -234,6 +235,19 @@ def claimed(folder: Path) -> Iterator[bool]:
         yield lock(descriptor) and os.path.samestat(os.fstat(descriptor), folder.stat())
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Within, no other process is so in this folder; where folders cannot be locked, nothing is done."""
+    descriptor = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
+    try:
+        if descriptor is not None:
+            lock(descriptor, wait=True)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def flush(path: Path) -> None:

@@ -267,3 +267,22 @@ def test_what_a_task_keeps_is_in_the_run_folder_and_on_the_disk(tmp_path, monkey
     monkeypatch.setattr(runs, "flush", flushed.append)
     create(tmp_path / "run", configured(), task)
     assert (tmp_path / "run" / "tokens.json").is_file() and flushed == [tmp_path / "run" / "tokens.json"]
+
+
+def test_of_two_processes_that_make_one_run_folder_the_second_is_refused(tmp_path):
+    """Both had found it free: the second one's configuration took the place of that by which the first one trains."""
+    create(tmp_path / "run", configured())
+    with pytest.raises(ConfigError, match="already holds a run"):
+        create(tmp_path / "run", configured(seed=1))
+    assert read_config(tmp_path / "run") == configured()
+
+
+def test_what_is_kept_in_a_folder_that_is_no_run_yet_is_not_read(tmp_path, monkeypatch):
+    """A process that ends while it makes the folder leaves tokens, perhaps in halves, and no configuration."""
+    read = []
+    monkeypatch.setattr(Tiny, "recall", lambda self, folder: read.append(folder))
+    (tmp_path / "run").mkdir()
+    train(configured(steps=1), tmp_path / "run", progress=False)
+    assert read == []
+    load_run(tmp_path / "run")
+    assert read == [tmp_path / "run"]

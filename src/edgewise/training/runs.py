@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.files import flush, make_folder, path_of, write_file
+from edgewise.files import alone, flush, make_folder, path_of, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.models.size import build
@@ -87,14 +87,19 @@ def refuse_used(run: Path) -> None:
 
 
 def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
-    """Make the run folder, with what the task keeps there; its configuration is what makes it a run."""
+    """Make the run folder, with what the task keeps there; its configuration is what makes it a run.
+
+    Errors      ConfigError for a folder that cannot be written, or that another process has made a run of meanwhile
+    """
     try:
         make_folder(run)
-        if task is not None:
-            task.keep(run)
-            for name in task.kept:
-                flush(run / name)
-        write_file(run / CONFIG, config.to_yaml().encode())
+        with alone(run):
+            refuse_used(run)
+            if task is not None:
+                task.keep(run)
+                for name in task.kept:
+                    flush(run / name)
+            write_file(run / CONFIG, config.to_yaml().encode())
     except OSError as error:
         raise ConfigError(f"cannot write the run folder {run}: {error.strerror}") from error
 
