@@ -1,5 +1,6 @@
 """Runs seen from outside: loading, evaluating, and what is not a run."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -18,12 +19,13 @@ from edgewise.training import (
     load_run,
     read_config,
     read_metrics,
+    resume,
     runs,
     train,
 )
 from edgewise.training.checkpoint import newest
 from edgewise.training.runs import create, take_over
-from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, weights
+from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, trained, weights, without_result
 
 
 @pytest.fixture
@@ -286,3 +288,24 @@ def test_what_is_kept_in_a_folder_that_is_no_run_yet_is_not_read(tmp_path, monke
     assert read == []
     load_run(tmp_path / "run")
     assert read == [tmp_path / "run"]
+
+
+def test_a_run_that_adds_to_another_is_refused_where_that_has_changed(tmp_path, capsys):
+    """It was computed with the weights that the other one has by now."""
+    base = tmp_path / "base"
+    train(configured(steps=8), base, progress=False)
+
+    config = replace(configured(steps=8, checkpoint_every=4), start=StartSettings(str(base), rank=2))
+    adapted = trained(tmp_path / "adapted", config)
+    without_result(adapted)
+    scores = evaluate(load_run(adapted).model, tiny(), "test", 16)
+    base.rename(tmp_path / "before")
+    train(configured(steps=16, seed=1), base, progress=False)
+    for read in (load_run, resume):
+        with pytest.raises(CheckpointError, match=r"the weights of .*base, to which it adds, have changed .* --accept"):
+            read(adapted)
+    assert evaluate(load_run(adapted, accept=True).model, tiny(), "test", 16) != scores
+    assert "have changed since it was trained; accepted" in capsys.readouterr().err
+    shutil.rmtree(adapted / "checkpoints" / "step-00000008")
+    resume(adapted, progress=False, accept=True)
+    load_run(adapted)  # what was accepted is what later checkpoints record

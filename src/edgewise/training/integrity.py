@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
+from edgewise.graphs.store.layout import as_array
 from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import checkpoints, read_state
 from edgewise.training.journal import METRICS, digest, say
+from edgewise.training.settings import StartSettings
 
 CONFIG = "config.yaml"
 MOST = 1 << 20  # examples of a split that are compared
@@ -57,6 +59,31 @@ def check_split(run: Path, task: Task, recorded: dict[str, Any] | None, accept: 
     what = f"{run}: its data have changed since it was trained: {counted(recorded)} then, {counted(now)} now"
     if not accept:
         raise CheckpointError(f"{what}, drawn anew: bring them back, or go on with these by --accept")
+    say(f"{what}; accepted")
+
+
+def frozen_of(model: nn.Module, start: StartSettings) -> str | None:
+    """The sha256 of the frozen weights that low-rank additions are added to, which no checkpoint holds with them."""
+    if not start.rank:
+        return None
+    sha256 = hashlib.sha256()
+    for name, weight in model.named_parameters():
+        if not weight.requires_grad:
+            sha256.update(name.encode())
+            sha256.update(as_array(weight.detach().cpu().contiguous().flatten()).tobytes())
+    return sha256.hexdigest()
+
+
+def check_frozen(run: Path, start: StartSettings, now: str | None, recorded: str | None, accept: bool = False) -> None:
+    """Compare those weights, as `frozen_of` has them, with what a checkpoint recorded.
+
+    Errors      CheckpointError: the run that they come from has changed; with `accept` only a line says so
+    """
+    if not (now and recorded) or now == recorded:
+        return
+    what = f"{run}: the weights of {start.run or start.hub}, to which it adds, have changed since it was trained"
+    if not accept:
+        raise CheckpointError(f"{what}: bring them back, or go on with these by --accept")
     say(f"{what}; accepted")
 
 

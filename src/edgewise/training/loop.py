@@ -27,7 +27,7 @@ from edgewise.training.checkpoint import (
     write_state,
 )
 from edgewise.training.distributed import World, join, restarted
-from edgewise.training.integrity import CONFIG, check, check_split, file_hashes, split_of
+from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.loss import Weights, mean_loss, weighed
 from edgewise.training.machine.captured import Parts as Weighed
@@ -120,6 +120,7 @@ class Trainer:
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run if (run / CONFIG).is_file() else None)
+        self.frozen = frozen_of(model, config.start)
         self.model = model.to(world.device)
         if config.machine.recompute:
             recompute(self.model)
@@ -314,7 +315,8 @@ class Trainer:
         def known() -> dict[str, Any]:
             state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
             state.update(seconds=time.perf_counter() - self.began, metrics=self.journal.known())
-            state.update(files=self.files, split=self.split, optimizer=self.config.optimizer.name)
+            state.update(files=self.files, split=self.split, frozen=self.frozen)
+            state.update(optimizer=self.config.optimizer.name)
             return state
 
         name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
@@ -338,6 +340,7 @@ class Trainer:
         else:
             name, state = resumed
             check_split(self.run, self.task, state.get("split"), self.accept)
+            check_frozen(self.run, self.config.start, self.frozen, state.get("frozen"), self.accept)
             self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             own = saved_state(self.model)
             shared = own.get if self.world.shard else None

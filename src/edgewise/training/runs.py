@@ -22,7 +22,7 @@ from edgewise.tasks.core.task import Pattern, Task
 from edgewise.tasks.own.record import DATA
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
-from edgewise.training.integrity import CONFIG, check, check_split
+from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
 from edgewise.training.journal import METRICS, say
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
@@ -126,6 +126,7 @@ def load_run(
     task, model = assemble(config, run)
     checkpoint = newest_of(run)
     check_split(run, task, checkpoint.state.get("split"), accept)
+    check_frozen(run, config.start, frozen_of(model, config.start), checkpoint.state.get("frozen"), accept)
     load_weights(model, best_of(checkpoint) if weights == "best" else checkpoint.tensors("model"), checkpoint.path)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
 
