@@ -107,6 +107,18 @@ def test_streams_that_the_shell_has_closed_take_all(closed: str) -> None:
     assert ("causal" in done.stdout) == (1 not in numbers)
 
 
+@pytest.mark.parametrize("into", ["a pipe that nobody reads", "a disk that is full"])
+def test_an_error_that_cannot_be_told_has_its_code(into: str) -> None:
+    """Another error came while it was told, and the code was 1."""
+    reader, writer = os.pipe() if "pipe" in into else (None, os.open("/dev/full", os.O_WRONLY))
+    if reader is not None:
+        os.close(reader)
+    command = [sys.executable, "-m", "edgewise", "list", "nonsense"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
 ALONE = os.environ | {"OMP_NUM_THREADS": "1"}
 
 

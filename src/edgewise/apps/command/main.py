@@ -12,6 +12,7 @@ from typing import Any
 from edgewise import __version__
 from edgewise.apps.arguments import MOST, Parser, add_places, folder, temperature, whole
 from edgewise.apps.command.store import STORE, add_options, store
+from edgewise.apps.ending import complained, interrupted, unread
 from edgewise.apps.help import (
     CHECK,
     DOCTOR,
@@ -200,7 +201,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     return parser, made
 
 
-UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
 TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tasks")
 
 
@@ -346,55 +346,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(json.dumps(summary, ensure_ascii=False))
         sys.stdout.flush()
     except EdgewiseError as error:
-        return _complain(*map(str, error.args))
+        return complained(*map(str, error.args))
     except BrokenPipeError as stop:
-        # The reader went away (`edgewise list | head`): let nothing be flushed into the closed pipe.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        try:
-            for advice in () if stop.errno else stop.args:  # of work that is unfinished
-                print(f"edgewise: nobody reads standard output any more; {advice}", file=sys.stderr)
-            sys.stderr.flush()
-        except BrokenPipeError:  # standard error goes into the same pipe
-            os.dup2(nowhere, sys.stderr.fileno())
-        return UNREAD
+        return unread(*(() if stop.errno else map(str, stop.args)))
     except OSError as error:
-        return _complain(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
+        return complained(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except (MemoryError, OverflowError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not re.search("memory|Storage size", str(error)):
             raise
-        return _complain(f"this machine has too little memory for it: {error}")
+        return complained(f"this machine has too little memory for it: {error}")
     except KeyboardInterrupt as stop:
-        return _interrupted(*map(str, stop.args))
+        return interrupted(*map(str, stop.args))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     return 0
-
-
-def _interrupted(*advice: str) -> int:
-    """One line, with how to go on where there is a way."""
-    line = "; ".join(["edgewise: interrupted", *advice])
-    if _speaks(line):
-        print(line, file=sys.stderr)
-    return 130
-
-
-def _complain(*problems: str) -> int:
-    """Each problem in a line of its own, whatever is in it."""
-    if not _speaks("\n".join(problems)):
-        return 2
-    start = "edgewise: error: "
-    for number, problem in enumerate(problems):
-        text = " ".join(problem.split())
-        line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
-        print(f"{' ' * len(start) if number else start}{line}", file=sys.stderr)
-    return 2
-
-
-def _speaks(problem: str) -> bool:
-    """Whether this process says what ends it: of several that train together, the first that ends by it."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        return True
-    from edgewise.training.ranks.ending import first_to_end
-
-    return first_to_end(problem)

@@ -1,0 +1,57 @@
+"""How a command ends that does not succeed: by a code, and by lines on a standard error that may be closed."""
+
+import os
+import sys
+from typing import TextIO
+
+UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
+
+
+def complained(*problems: str) -> int:
+    """Each problem in a line of its own, whatever is in it."""
+    start = "edgewise: error: "
+    if _speaks("\n".join(problems)):
+        for number, problem in enumerate(problems):
+            text = " ".join(problem.split())
+            line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+            _tell(f"{' ' * len(start) if number else start}{line}")
+    return 2
+
+
+def interrupted(*advice: str) -> int:
+    """One line, with how to go on where there is a way."""
+    line = "; ".join(["edgewise: interrupted", *advice])
+    if _speaks(line):
+        _tell(line)
+    return 130
+
+
+def unread(*advice: str) -> int:
+    """The reader went away (`edgewise list | head`): a line says how to go on with what is unfinished."""
+    _discard(sys.stdout)
+    _tell(*(f"edgewise: nobody reads standard output any more; {one}" for one in advice))
+    return UNREAD
+
+
+def _speaks(problem: str) -> bool:
+    """Whether this process says what ends it: of several that train together, the first that ends by it."""
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        return True
+    from edgewise.training.ranks.ending import first_to_end
+
+    return first_to_end(problem)
+
+
+def _tell(*lines: str) -> None:
+    """Lines on standard error; where it takes none, as a closed pipe or a full disk, the code alone says it."""
+    try:
+        for line in lines:
+            print(line, file=sys.stderr)
+        sys.stderr.flush()
+    except OSError:
+        _discard(sys.stderr)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let go of what a stream still holds, and of all that comes: Python writes it once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,34 @@
+"""What a command that does not succeed says, and its code."""
+
+import sys
+
+import pytest
+
+from edgewise.apps.ending import complained, interrupted, unread
+
+
+def test_each_problem_is_a_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complained("one\n thing", "an\x1bother") == 2
+    assert capsys.readouterr().err == f"edgewise: error: one thing\n{' ' * 17}an\\x1bother\n"
+
+
+def test_an_interruption_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert interrupted("go on with: edgewise resume r") == 130
+    assert capsys.readouterr().err == "edgewise: interrupted; go on with: edgewise resume r\n"
+
+
+def test_what_nobody_reads_is_let_go_and_advice_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch
+) -> None:
+    with (tmp_path / "out").open("w") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", file)
+        file.write("unread")
+        assert unread("2 of 5 runs are trained") == 141
+    assert (tmp_path / "out").read_text() == ""
+    assert capsys.readouterr().err.endswith("any more; 2 of 5 runs are trained\n")
+
+
+def test_where_standard_error_takes_nothing_the_code_says_it(tmp_path, monkeypatch) -> None:
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:  # noqa: PTH123
+        patch.setattr(sys, "stderr", full)
+        assert complained("nobody will know") == 2
