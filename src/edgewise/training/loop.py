@@ -316,7 +316,7 @@ class Trainer:
             state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
             state.update(seconds=time.perf_counter() - self.began, metrics=self.journal.known())
             state.update(files=self.files, split=self.split, frozen=self.frozen)
-            state.update(optimizer=self.config.optimizer.name)
+            state.update(optimizer=self.config.optimizer.name, step_seconds=self.step_seconds)
             return state
 
         name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
@@ -364,16 +364,20 @@ class Trainer:
     def conclude(self) -> dict[str, Any]:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
         load_weights(self.model, self.best_weights, self.run)
-        step_seconds = statistics.median(self.durations) if self.durations else 0.0
         reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
-        return self.world.once(lambda: self._last_record(reached, step_seconds))
+        return self.world.once(lambda: self._last_record(reached))
+
+    @property
+    def step_seconds(self) -> float:
+        """The median time of a step since the run was begun or resumed."""
+        return statistics.median(self.durations) if self.durations else self.checkpoint.state.get("step_seconds", 0.0)
 
     def tested(self) -> dict[str, dict[str, float]]:
         """The scores over the test split, where there is one."""
         return {"test": self.scores("test")} if self.task.has_test else {}
 
-    def _last_record(self, reached: dict[str, Any], step_seconds: float) -> dict[str, Any]:
-        entry = self.record(metric=self.task.metric, **reached, step_seconds=step_seconds)
+    def _last_record(self, reached: dict[str, Any]) -> dict[str, Any]:
+        entry = self.record(metric=self.task.metric, **reached, step_seconds=self.step_seconds)
         write_state(self.checkpoint.path, self.checkpoint.state | {"metrics": self.journal.known()})
         return entry
 

@@ -92,6 +92,7 @@ def test_a_run_killed_before_its_result_reads_the_test_split_again(tmp_path):
     without_result(run, torn=20)
     again = resume(run, progress=False)
     assert (again.test, again.valid, again.best_step) == (result.test, result.valid, result.best_step)
+    assert again.step_seconds == result.step_seconds
     assert len(metrics.read_bytes().splitlines()) == len(lines)
 
 
