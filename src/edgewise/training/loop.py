@@ -347,7 +347,9 @@ class Trainer:
             load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path)
             of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
             memory, chosen_now = checkpoint.tensors("optimizer", of_weight), self.config.optimizer.name
-            if (before := state.get("optimizer", chosen_now)) != chosen_now:
+            unaltered = file_hashes(self.run, ())[CONFIG] == state["files"][CONFIG]
+            older = chosen_now if unaltered else "one that it does not name"
+            if (before := state.get("optimizer", older)) != chosen_now:
                 if self.world.first:
                     say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
                 memory = averages(memory)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.tasks import TASKS
 from edgewise.training import OPTIMIZERS, AverageSettings, Choice, finished, load_run, resume, train
-from edgewise.training.checkpoint import Checkpoint
+from edgewise.training.checkpoint import Checkpoint, checkpoints, read_state, write_state
 from training.tiny import Tiny, configured, same_run, trained, without_result
 
 
@@ -151,6 +151,23 @@ def test_another_optimizer_begins_with_the_weights_where_it_is_accepted(tmp_path
     assert f"the optimizer '{after}' begins anew" in capsys.readouterr().err
     memory = Checkpoint(tmp_path / "run" / "checkpoints" / "step-00000040", {}).tensors("optimizer")
     assert memory["first.weight/steps"] == 40
+
+
+def test_a_checkpoint_that_names_no_optimizer_has_the_memory_of_its_configurations(tmp_path, monkeypatch, capsys):
+    """As older ones are; with another configuration they ended in a KeyError."""
+    before, after = configured(optimizer=Choice("momentum")), configured(optimizer=Choice("adamw"))
+    for name in ("same", "other"):
+        interrupt(tmp_path / name, before, 25, monkeypatch)
+        for path in checkpoints(tmp_path / name / "checkpoints"):
+            state = read_state(path)[0]
+            del state["optimizer"]
+            write_state(path, state)
+    resume(tmp_path / "same", progress=False)
+    assert same_run(tmp_path / "same", trained(tmp_path / "whole", before))
+    assert "begins anew" not in capsys.readouterr().err
+    (tmp_path / "other" / "config.yaml").write_text(after.to_yaml())
+    assert resume(tmp_path / "other", progress=False, accept=True).steps == 40
+    assert "the optimizer 'adamw' begins anew: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("before", "after"), [("float32", "float16"), ("float16", "float32")])
