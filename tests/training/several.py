@@ -63,6 +63,7 @@ def configs(own: Path) -> dict[str, RunConfig]:
         ),
         "weights": on_tokens(accumulate=2, clip=0.3, shard=True),
         "orthogonal": replace(on_tokens(shard=True), optimizer=Choice("muon")),
+        "pairs": on_pairs(own / "pairs.csv"),
         "poisoned": configured({"poison": "rank", "at": 13}, {"dropout": 0.0}, steps=30, batch=15),
     }
 
@@ -105,6 +106,14 @@ def on_tokens(**options: Any) -> RunConfig:
     return replace(config, model=model, graph=graph, train=replace(config.train, **options), machine=machine)
 
 
+def on_pairs(file: Path) -> RunConfig:
+    """An encoder-decoder, whose blocks all read one memory, and whose translations are searched for."""
+    task = Choice("parallel-text", {"file": str(file), "level": "character", "length": 12, "beam": 1})
+    config = on_graphs(task, "gcn", batch=6, shard=True)
+    model = Choice("encoder-decoder", {"width": 8, "encoder_depth": 1, "decoder_depth": 2, "heads": 2, "dropout": 0.0})
+    return replace(config, model=model, machine=replace(config.machine, recompute=True))
+
+
 def agreeing() -> RunConfig:
     """A model with a loss of its own, on a graph whose ranks may have no targets."""
     network = Choice("gnn", {"layer": "gcn", "width": 8, "dropout": 0.0})
@@ -113,7 +122,7 @@ def agreeing() -> RunConfig:
 
 
 def write_own(place: Path) -> None:
-    """A ring of people, and small rings and stars, with two targets each, of which some are unknown."""
+    """A ring of people, and small rings and stars, with two targets each, of which some are unknown; pairs of texts."""
     for name in ("people", "shapes"):
         (place / name).mkdir(parents=True)
     people = [f"p{n},{n % 3},{'' if n % 4 == 0 else n + 0.5},{'' if n % 5 < 3 else 'ab'[n % 2]}" for n in range(60)]
@@ -125,6 +134,8 @@ def write_own(place: Path) -> None:
     (place / "shapes" / "graphs.csv").write_text("\n".join(["graph,mass,shape", *shapes]) + "\n")
     (place / "shapes" / "nodes.csv").write_text("graph,node,size\n" + "".join(f"{g},{a},{a * a}\n" for g, a in nodes))
     (place / "shapes" / "edges.csv").write_text("\n".join(["graph,source,target", *edges]) + "\n")
+    pairs = [f"{'abc'[n % 3] * (n % 4 + 1)}{n},{n}{'xyz'[n % 3] * (n % 5 + 1)}" for n in range(30)]
+    (place / "pairs.csv").write_text("\n".join(["source,target", *pairs]) + "\n")
 
 
 def any_parts(parts: int, adjacency: pymetis.CSRAdjacency) -> tuple[int, list[int]]:
@@ -147,7 +158,7 @@ def main(folder: Path) -> None:
     results = [train(config[name], folder / name) for name in ("curve", *SHARED)]
     if int(os.environ["WORLD_SIZE"]) > 2:
         return
-    results += [train(config[name], folder / name) for name in ("cut", "patient", "dropped")]
+    results += [train(config[name], folder / name) for name in ("cut", "patient", "dropped", "pairs")]
     healthy = TASKS["tiny"]
     task, machine = healthy(), {"device": "cpu", "threads": 1}
     torch.manual_seed(0)

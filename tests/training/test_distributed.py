@@ -43,6 +43,16 @@ def test_processes_that_share_batches_or_graphs_have_the_scores_of_one(worlds, n
             assert mine == pytest.approx(theirs, rel=1e-5)
 
 
+def test_two_processes_that_share_an_encoder_decoder_train_and_search_as_one(worlds):
+    """Its blocks' keys and values of the memory are computed before the blocks are, and searched with afterwards."""
+    one, two = (worlds[size] / "pairs" for size in (0, 1))
+    assert losses(two) == pytest.approx(losses(one), rel=0, abs=1e-5)
+    scores = [[line[part] for line in records(run) for part in ("valid", "test") if part in line] for run in (one, two)]
+    assert len(scores[0]) == 4
+    for mine, other in zip(*scores, strict=True):
+        assert mine == pytest.approx(other, rel=1e-5)
+
+
 def test_accumulation_does_not_change_the_curve_either(worlds):
     assert losses(worlds[1] / "cut") == pytest.approx(losses(worlds[0] / "curve"), rel=0, abs=1e-6)
 
@@ -82,7 +92,7 @@ def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
-    assert len(told[0]) == 17
+    assert len(told[0]) == 18
     assert told[1] == told[2]
 
 

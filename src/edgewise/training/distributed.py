@@ -34,7 +34,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.training.checkpoint import Tensors, begin_checkpoint, finish_checkpoint, save_checkpoint, write_parts
 from edgewise.training.ranks.gradients import SENT, Gradients, sent
 from edgewise.training.ranks.norms import share_norms
-from edgewise.training.ranks.shards import average_numbers, local, scale_down, shard, total_norm, unsummed
+from edgewise.training.ranks.shards import average_numbers, gathered, local, scale_down, shard, total_norm, unsummed
 from edgewise.training.settings import Sharing
 
 # What gloo and NCCL say where the other end of a connection is gone.
@@ -160,6 +160,13 @@ class World:
             raise error
         if failed:
             raise CheckpointError(f"{failed} of {self.size} ranks could not write their part of a checkpoint")
+
+    def judged(self, model: nn.Module, judge: Callable[[], dict[str, float]]) -> dict[str, float]:
+        """What `judge` says of the model, on all ranks; only where these share the weights, all of them compute it."""
+        if not self.shard:
+            return cast("dict[str, float]", self.once(judge))
+        with gathered(model):
+            return judge()
 
     def sum(self, value: Tensor) -> Tensor:
         """The sum over all ranks, on all ranks."""

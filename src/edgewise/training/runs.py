@@ -288,8 +288,7 @@ def evaluate(
             for name, value in task.score(outputs, here).items() if counts else ():
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
-        judge = partial(task.judge, model, split, pattern, device)
-        judged = judge() if world.shard else world.once(judge)
+        judged = world.judged(model, partial(task.judge, model, split, pattern, device))
         model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:

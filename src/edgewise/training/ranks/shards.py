@@ -24,6 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from edgewise.errors import CheckpointError
 from edgewise.graphs.store.layout import NAMES, as_array
+from edgewise.layers import MultiHeadAttention
 
 # PyTorch's modules of shards take a second to import: functions that need one import it.
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 Tensors = Mapping[str, Tensor]
+# What is called of a decoder block's cross-attention: the first, for all blocks, before the blocks are.
+CALLED = "keys_and_values", "cross"
 
 
 def shard(model: nn.Module, device: torch.device) -> nn.Module:
@@ -39,15 +42,20 @@ def shard(model: nn.Module, device: torch.device) -> nn.Module:
     Edge cases  weights that are one number are on every rank, and their gradients are summed by `average_numbers`
     """
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
     # FSDP2 warns of outputs that are views, whose gradients an operation in place would lose: no loss has one.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     numbers = {weight for weight in model.parameters() if weight.ndim == 0}
-    for block in (*blocks_of(model), model):
+    own = (getattr(block, "cross", None) for block in blocks_of(model))
+    crosses = [cross for cross in own if isinstance(cross, MultiHeadAttention)]
+    for block in (*crosses, *blocks_of(model), model):
         if any(weight.ndim for weight in block.parameters()):
             fully_shard(block, mesh=mesh, ignored_params=numbers)
+    for cross in crosses:
+        for name in CALLED:
+            register_fsdp_forward_method(cross, name)
     return model
 
 
@@ -105,6 +113,22 @@ def unsummed(model: FSDPModule) -> Iterator[None]:
         yield
     finally:
         model.set_requires_gradient_sync(True)
+
+
+@contextmanager
+def gathered(model: nn.Module) -> Iterator[None]:
+    """Within, the weights of blocks stay once they are gathered: for many small calls, as of a search."""
+    from torch.distributed.fsdp import FSDPModule
+
+    parts = [part for part in model.modules() if isinstance(part, FSDPModule) and part is not model]
+    for part in parts:
+        part.set_reshard_after_forward(False, recurse=False)
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.set_reshard_after_forward(True, recurse=False)
+            part.reshard()
 
 
 def local(value: Tensor) -> Tensor:
