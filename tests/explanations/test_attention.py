@@ -249,3 +249,27 @@ def test_a_text_is_explained_at_its_position() -> None:
     model = built(settings(width=8, heads=2, depth=2), Tokens(9, 9, length=6)).eval()
     shown = explain(model, causal(6), torch.arange(6)[None], (0, 3), "relevance")
     assert float(shown.nodes[:4].sum()) > 0 and float(shown.nodes[4:].abs().sum()) == 0
+
+
+@pytest.mark.parametrize("method", ["attention", "rollout", "flow", "relevance"])
+def test_of_a_batch_the_member_is_explained_that_the_index_names(model: Attentive, method: str) -> None:
+    x = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(2))
+    for member in (0, 2, -1):
+        alone, batch = (
+            explain(model, RING, given, index, method) for given, index in ((x[member], (2, 1)), (x, (member, 2, 1)))
+        )
+        assert alone.edges is not None and batch.edges is not None
+        torch.testing.assert_close(batch.edges, alone.edges)
+        torch.testing.assert_close(batch.nodes, alone.nodes)
+
+
+@pytest.mark.parametrize("method", ["attention", "rollout", "flow"])
+def test_a_function_of_a_batch_does_not_say_whose_attention_is_explained(model: Attentive, method: str) -> None:
+    with pytest.raises(ExplanationError, match=r"does not say which of 3 members of the batch .* such as \(1, 0, 2\)"):
+        explain(model, RING, X.expand(3, 4, 4), lambda y: y[1, 2, 0], method)
+    assert explain(model, RING, X[None], lambda y: y[0, 2, 0], method).value
+
+
+def test_without_edges_nothing_is_attended_to(model: Attentive) -> None:
+    shown = explain(model, Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 4), X, (2, 0), "attention")
+    assert shown.edges is not None and shown.edges.shape == (0,) and not shown.nodes.any()

@@ -36,7 +36,7 @@ def weights(explained: Explained, layer: int = -1, head: int | None = None) -> S
     others = torch.zeros(explained.num_nodes - explained.edges.num_senders)  # targets, which send nothing to themselves
     if head is not None and not -p.shape[-1] <= head < p.shape[-1]:
         raise ExplanationError(f"there is no head {head}: layer {layer} has {p.shape[-1]} heads")
-    p = p.reshape(-1, *p.shape[-2:])[0]
+    p = _own(explained, p)
     p_ij = p.mean(-1) if head is None else p[:, head]
     first = graph.num_receivers - explained.edges.num_receivers
     row = _start(explained, explained.num_nodes + first, first)[-graph.num_receivers :]
@@ -176,7 +176,8 @@ def layers(explained: Explained, calls: list[Recorded] | None = None) -> tuple[l
     for call, to, of in made:
         stays = torch.ones(size)
         stays[to : to + call.graph.num_receivers] = 0.5
-        steps.append(Step(call.graph, _mean(call), call.graph.receivers + to, call.graph.senders + of, stays))
+        p = _own(explained, call.weights).mean(-1).float()
+        steps.append(Step(call.graph, p, call.graph.receivers + to, call.graph.senders + of, stays))
     return steps, size, first
 
 
@@ -205,8 +206,15 @@ def _received(graph: Graph, row: Tensor, p_ij: Tensor) -> Tensor:
     return paid.new_zeros(graph.num_senders).index_add(0, graph.senders, paid)
 
 
-def _mean(call: Recorded) -> Tensor:
-    return call.weights.reshape(-1, *call.weights.shape[-2:])[0].mean(-1).float()
+def _own(explained: Explained, p: Tensor) -> Tensor:
+    """Of weights [*, E, H] those of the member of a leading batch that is explained."""
+    members = p[None].flatten(0, -3)
+    if len(members) == 1:
+        return members[0]
+    if explained.member is None:
+        what = f"the target does not say which of {len(members)} members of the batch is explained"
+        raise ExplanationError(f"{what}: give an index of the outputs, such as (1, 0, 2), or one member alone")
+    return members[explained.member]
 
 
 def _without(explained: Explained, what: str) -> ExplanationError:

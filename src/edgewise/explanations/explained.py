@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import torch
@@ -67,11 +68,21 @@ class Explained:
         with torch.no_grad():
             outputs: Any = self.outputs()
         self.target, index = resolved(target, outputs)
+        self.member = self._member(index, outputs)
         before = self.num_nodes - self.edges.num_receivers if self.alone else 0  # sources, which have no outputs
         if node is None and len(index) > 1 and self.num_nodes > 1 and outputs.shape[-2] == self.num_nodes - before:
             node = range(outputs.shape[-2])[index[-2]] + before
         self.node = node
         self.value = self(None, None).item()
+
+    def _member(self, index: tuple[int, ...], outputs: Any) -> int | None:
+        """Which member of a leading batch the number belongs to; None where a function does not say."""
+        lead = tuple(self.x.shape[: -1 if self.tokens else -2])
+        if prod(lead) == 1:
+            return 0
+        if not index or outputs.shape[: len(lead)] != lead or len(index) < len(lead):
+            return None
+        return int(torch.arange(prod(lead)).reshape(lead)[index[: len(lead)]])
 
     @property
     def hops(self) -> int:

@@ -90,9 +90,10 @@ def explain(
     Shapes      outputs, x and graph as the model has them -> edges [E] in the order of the graph's edges, nodes [J]
     Errors      ExplanationError for an unknown method, a method that has nothing to say of the model (rollout without
                 attention), a target that is no number of the outputs, or a layer or head that is not there
-    Edge cases  of a large graph only the nodes that can have an influence on the explained node are evaluated, where
-                that leaves the output as it is; a model in training mode is put in evaluation mode; `torch.no_grad` and
-                `torch.inference_mode` around it change nothing
+    Edge cases  of a leading batch the member is explained whose output the index names; of a large graph only the nodes
+                that can have an influence on the explained node are evaluated, where that leaves the output as it is;
+                a model in training mode is put in evaluation mode; `torch.no_grad` and `torch.inference_mode` around it
+                change nothing
     Cost        that of the method, in forward and backward passes
     Differs     an edge is explained as what it carries through all layers together, as PyG does
 
