@@ -65,3 +65,11 @@ def test_the_nearest_nodes_are_the_same(sizes: list[int], loops: bool) -> None:
     graph = k_nearest_in_members(points, torch.tensor(sizes), 3, loops)
     found = BY_CONTENT["edgewise.graphs.make.neighbors.k_nearest_in_members"](points, torch.tensor(sizes), 3, loops)
     assert torch.equal(found.multiplicity(), graph.multiplicity())
+
+
+@pytest.mark.parametrize("sizes", [[25], [11, 14], [12, 13]])
+def test_of_points_on_a_grid_equally_near_ones_go_by_their_number(sizes: list[int]) -> None:
+    points = torch.randint(5, (25, 2), generator=torch.Generator().manual_seed(0)).float()
+    graph = k_nearest_in_members(points, torch.tensor(sizes), 4)
+    found = BY_CONTENT["edgewise.graphs.make.neighbors.k_nearest_in_members"](points, torch.tensor(sizes), 4)
+    assert torch.equal(found.multiplicity(), graph.multiplicity())

@@ -181,11 +181,9 @@ def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ExportError(f"writing ONNX needs onnx and onnxscript: {installing('export')}") from error
-    sums: Any = {torch.ops.aten.index_add.default: _index_add}
+    own: Any = {torch.ops.aten.index_add.default: _index_add, torch.ops.aten.sort.stable: _sort}
     with quietly():
-        made = torch.onnx.export(
-            program, dynamo=True, opset_version=OPSET, verbose=False, custom_translation_table=sums
-        )
+        made = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False, custom_translation_table=own)
     assert made is not None
     graph = made.model.graph
     scattered = [node.attributes["reduction"].value for node in graph.all_nodes() if _reduces(node)]
@@ -217,6 +215,15 @@ def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: float = 1.0)
         source = op.Mul(source, op.CastLike(op.Constant(value_float=float(alpha)), source))
     rows = op.Unsqueeze(index, op.Constant(value_ints=axes)) if axes else index
     return op.ScatterElements(self, op.Expand(rows, op.Shape(source)), source, axis=dim % rank, reduction="add")
+
+
+def _sort(self: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
+    """A stable sort by TopK, which has equal numbers in their order."""
+    from onnxscript import opset18
+
+    op: Any = opset18
+    size = op.Reshape(op.Gather(op.Shape(self), op.Constant(value_int=dim)), op.Constant(value_ints=[1]))
+    return op.TopK(self, size, axis=dim, largest=int(descending), sorted=1)
 
 
 def _name_axes(graph: Any, inputs: Mapping[str, Sequence[str | int]]) -> None:

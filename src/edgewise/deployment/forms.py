@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
@@ -140,15 +142,13 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     Cost        all pairs of all members: O(N² (D + log N)) time and O(N²) memory
     """
     n, x = points.shape[0], points.double()
-    x = x - x.mean(0)
-    squared = x.square().sum(-1)
-    apart = (squared[:, None] + squared - 2 * (x @ x.mT)).clamp(min=0)
+    apart = reduce(add, ((axis[:, None] - axis).square() for axis in x.unbind(-1)))  # exact where ties are
     i = torch.arange(n, device=points.device)
     apart = torch.where(i[:, None] == i, -1.0 if loops else torch.inf, apart)
     if not (isinstance(sizes.shape[0], int) and sizes.shape[0] == 1):
         member = members_of(sizes, n)
         apart = torch.where(member[:, None] == member, apart, torch.inf)
-    distance, nearest = apart.sort(dim=-1)
+    distance, nearest = apart.sort(stable=True, dim=-1)
     receivers, rank = ((distance < torch.inf) & (i < k)).nonzero().unbind(1)
     senders = nearest.flatten().index_select(0, receivers * n + rank)
     return TracedGraph.of_edges(senders, receivers, (n, n), FORMS, sizes)
