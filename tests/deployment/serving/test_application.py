@@ -353,3 +353,44 @@ def test_the_rows_are_counted(models) -> None:
         served.send(body={"rows": [2]})
         assert served.send("GET", "/health")[1] == {"status": "ready", "rows": 3}
     assert served.rows == 3
+
+
+def test_a_connection_too_many_is_refused_as_json_and_those_before_it_are_not(models, monkeypatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS", 3)
+    with Served(models["karate"]) as served, contextlib.ExitStack() as stack:
+        host, port = served.address.split(":")
+        first = stack.enter_context(contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=20)))
+
+        def status() -> int:
+            first.request("GET", "/health")
+            response = first.getresponse()
+            response.read()
+            return response.status
+
+        assert status() == 200
+        for _ in range(2):
+            stack.enter_context(socket.create_connection((host, int(port))))
+        got, content, headers = served.send(body={"rows": [0]})
+        assert (got, headers["retry-after"], headers["connection"]) == (503, "1", "close")
+        assert content == {"error": "more than 3 connections: try later"} and status() == 200
+
+
+def test_a_response_that_nobody_reads_is_given_up_and_one_that_is_read_slowly_is_not(models, monkeypatch) -> None:
+    monkeypatch.setattr(module, "HEAD", 0.4)
+    long = [{"text": "x" * 20_000}]
+    monkeypatch.setattr(type(models["karate"]), "predict", lambda self, rows, batch=256: long * len(rows))
+    with Served(models["karate"], Limits(seconds=20)) as served, contextlib.ExitStack() as stack:
+        host, port = served.address.split(":")
+        body = json.dumps({"rows": [0] * 1000}).encode()
+        head = f"POST /predict HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+        unread, slow = (stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(2))
+        for connection in (unread, slow):
+            connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        received = len(slow.recv(1))
+        while len(served.server.server_state.connections) > 1:
+            received += len(slow.recv(100_000))
+            time.sleep(0.02)
+        assert received < 10_000_000
+        while part := slow.recv(2_000_000):
+            received += len(part)
+        assert received > 20_000_000

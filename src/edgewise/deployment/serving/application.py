@@ -95,7 +95,7 @@ class _Service:
             with as_texts(rows, self.files) as (texts, folder):
                 return await self._predicted(texts, folder)
         except Refusal as refusal:
-            return _error(refusal.status, str(refusal))
+            return complaint(refusal.status, str(refusal))
 
     async def _body(self, request: Request) -> bytes:
         try:
@@ -128,15 +128,16 @@ class _Service:
 
 async def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _error(error.status_code, error.detail, error.headers)
+    return complaint(error.status_code, error.detail, error.headers)
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
     """The trace is the log's alone: Starlette raises the error once more for the server, which writes it."""
-    return _error(500, "the service failed: its log says why")
+    return complaint(500, "the service failed: its log says why")
 
 
-def _error(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+def complaint(status: int, reason: str, headers: Mapping[str, str] | None = None) -> Response:
+    """A response with what was wrong."""
     later = {"retry-after": "1"} if status == 503 else {}
     closing = {"connection": "close"} if status in (408, 413) else {}  # the rest of the body is not read
     return _json({"error": reason}, status, {**(headers or {}), **later, **closing})

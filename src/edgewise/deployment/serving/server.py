@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from edgewise.deployment.serving.application import LOOPBACK, application
+from edgewise.deployment.serving.application import LOOPBACK, application, complaint
 from edgewise.deployment.serving.requests import Limits
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, EdgewiseError, installing
@@ -22,7 +22,9 @@ except ImportError as error:
     raise EdgewiseError(f"a service runs on starlette and uvicorn: {installing('serve')}") from error
 
 CONNECTIONS = 256  # at once: further ones are refused with 503
-HEAD = 10.0  # seconds until the head of a connection's first request, and of each further one that has begun
+# Seconds until the head of a connection's first request, and of each further one that has begun; and in which some of a
+# response that waits must be read.
+HEAD = 10.0
 IDLE = 5  # seconds that a connection may wait for its next request
 
 
@@ -52,7 +54,6 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=round(limits.seconds) + 1,
     )
@@ -73,23 +74,35 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's own, with a limit on how long the head of a request may take, and its complaints as JSON."""
+    """uvicorn's own, with a limit on how long the head of a request and the reading of a response may take, and with
+    its complaints as JSON."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._seen = self.cycle
-        self._check = self.loop.call_later(HEAD, self._expect_a_head)
+        if len(self.connections) > CONNECTIONS:
+            self.app = _full
+        self._seen, self._unread = self.cycle, 0
+        self._check = self.loop.call_later(HEAD, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._check.cancel()
         super().connection_lost(exc)
 
-    def _expect_a_head(self) -> None:
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread = 0
+
+    def _look(self) -> None:
+        """Close a connection on which no request comes; drop one whose response is not read."""
+        waits = self.transport.is_closing() or self.flow.write_paused  # until then more may be written
+        unread = self.transport.get_write_buffer_size() if waits else 0
+        if 0 < self._unread <= unread:
+            self.transport.abort()
+            return
         if self.conn.their_state is h11.IDLE and self.cycle is self._seen:
             self.transport.close()
-            return
-        self._seen = self.cycle
-        self._check = self.loop.call_later(HEAD, self._expect_a_head)
+        self._seen, self._unread = self.cycle, unread
+        self._check = self.loop.call_later(HEAD, self._look)
 
     def send_400_response(self, msg: str) -> None:
         content = json.dumps({"error": msg}).encode()
@@ -97,6 +110,12 @@ class _Protocol(H11Protocol):
         for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+async def _full(scope: Any, receive: Any, send: Any) -> None:
+    """What answers a connection too many."""
+    response = complaint(503, f"more than {CONNECTIONS} connections: try later", {"connection": "close"})
+    await response(scope, receive, send)
 
 
 def _listen(host: str, port: int) -> socket.socket:
