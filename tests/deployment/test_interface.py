@@ -1,5 +1,6 @@
 """What an exported model reads: of which graphs a program can be made."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +8,7 @@ from deployment.families import FAMILIES
 from edgewise.deployment import export
 from edgewise.errors import ExportError
 from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete
+from edgewise.layers import GCN
 
 SOME = torch.tensor([[0, 1, 2], [1, 0, 1]])
 
@@ -22,3 +24,17 @@ SOME = torch.tensor([[0, 1, 2], [1, 0, 1]])
 def test_a_pair_whose_graphs_no_program_builds_is_refused(graph: EncoderDecoderGraph) -> None:
     with pytest.raises(ExportError, match="a causal decoder and a complete cross graph"):
         export(FAMILIES["encoder-decoder"].model(), (graph, torch.ones(1, 5, dtype=torch.int64)), "pt2")
+
+
+@pytest.mark.parametrize(
+    ("x", "preprocessing", "why"),
+    [
+        ((torch.ones(3, 5), torch.ones(3, 5)), None, "after its graph the example has tensors, not a tuple"),
+        (np.ones((3, 5), "float32"), None, "after its graph the example has tensors, not a ndarray"),
+        (torch.ones(3, 5), {"mean": torch.ones(5)}, "what JSON can hold, .*: Object of type Tensor"),
+        (torch.ones(3, 5), {"scale": np.float32(2)}, "what JSON can hold, .*: Object of type float32"),
+    ],
+)
+def test_what_is_no_tensor_and_no_json_is_refused(x: object, preprocessing: dict | None, why: str) -> None:
+    with pytest.raises(ExportError, match=why):
+        export(GCN(5, 3), (Graph.from_edge_index(SOME, 3), x), "pt2", preprocessing=preprocessing)

@@ -25,6 +25,7 @@ from edgewise.errors import EdgewiseError, ExportError
 from edgewise.files import path_of, whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
+from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
 BESIDE = (".npz", ".py", ".md")  # the files beside an exported one: an example, a script, a description
@@ -141,8 +142,9 @@ def export(
         raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
     if names is not None and (not isinstance(names, tuple | list) or not all(isinstance(one, str) for one in names)):
         raise ExportError(f"names must be a list of texts, such as ['x', 'edge_attr'], not {names!r}")
-    if not isinstance(preprocessing, Mapping | None):
-        raise ExportError(f"preprocessing must be a dictionary, not {shown(preprocessing)}")
+    if others := [given for given in tensors if not isinstance(given, Tensor | SparseFeatures | None)]:
+        raise ExportError(f"after its graph the example has tensors, not {shown(others[0])}")
+    _check_preprocessing(preprocessing)
     if cache and to not in STEPS:
         raise ExportError(f"a decoding step with a cache is not written as {to}: choose one of {', '.join(STEPS)}")
     if native and to == "onnx":
@@ -180,10 +182,18 @@ def export(
     about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {}), **wrapped.about}
     about |= {"operators": "native"} if native else {}
     exported = Exported(program, to, inputs, tuple(expected), (given, expected), about, wrapped)
-    json.dumps(about)
     if out is not None:
         exported.save(out)
     return exported
+
+
+def _check_preprocessing(preprocessing: Any) -> None:
+    if not isinstance(preprocessing, Mapping | None):
+        raise ExportError(f"preprocessing must be a dictionary, not {shown(preprocessing)}")
+    try:
+        json.dumps(preprocessing and dict(preprocessing))
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"preprocessing is what JSON can hold, such as numbers, texts and lists: {error}") from error
 
 
 def _place(out: Path | str) -> Path:
