@@ -98,6 +98,14 @@ def test_a_full_queue_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(rows) for rows in (results[0], results[2])] == [3, 1]
 
 
+def test_a_request_of_more_rows_than_may_wait_is_predicted_where_no_other_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WAITING", 4)
+    results = run(Doubling(), ["1"] * 5, ["2"])
+    assert len(results[0]) == 5 and isinstance(results[1], BusyError)
+
+
 def test_a_request_that_is_given_up_is_left_out() -> None:
     task = Doubling()
 

@@ -37,7 +37,7 @@ class Batches:
     Errors      RowError for a request with a row that cannot be read, BusyError for one that finds the queue full;
                 whatever else the model raises reaches the request that caused it, and no other
     Edge cases  a request that nobody waits for any more is left out
-    Cost        memory of one batch and of `WAITING` rows
+    Cost        memory of one batch and of `WAITING` rows, or of one request that has more
     """
 
     def __init__(self, trained: Trained) -> None:
@@ -49,7 +49,8 @@ class Batches:
 
     async def predict(self, rows: Sequence[str]) -> Predictions:
         """The predictions of a request's rows, once their turn has come."""
-        if sum(len(waiting) for waiting, _ in self._requests) + len(rows) > WAITING:
+        waiting = sum(len(others) for others, _ in self._requests)
+        if waiting and waiting + len(rows) > WAITING:
             raise BusyError
         future: asyncio.Future[Predictions] = asyncio.get_running_loop().create_future()
         self._requests.append((rows, future))
