@@ -25,6 +25,7 @@ static void load_operators(const std::string& package) {
 static int run(const std::string& package, const std::string& npz, int times) {
   const c10::InferenceMode no_gradients;
   load_operators(package);
+  setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", 1);  // or it reads arrays of another type or size as if they were right
   torch::inductor::AOTIModelPackageLoader loader(package, "model", /*run_single_threaded=*/true);
   auto about = loader.get_metadata();  // "inputs" and "outputs": names in their order; "edgewise": everything, as JSON
   const auto arrays = read_npz(npz);

@@ -1,9 +1,13 @@
 """What the files of an exported model compute and say."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -44,6 +48,28 @@ def test_neighbours_that_are_equally_near_are_the_models_in_both_formats(tmp_pat
     session = onnxruntime.InferenceSession(tmp_path / "near.onnx")
     (y,) = session.run(None, {one.name: given[one.name].numpy() for one in session.get_inputs()})
     np.testing.assert_allclose(y, expected["y"], rtol=0, atol=1e-5)
+
+
+@pytest.mark.exports
+@pytest.mark.timeout(600)
+def test_a_compiled_file_reads_arrays_in_any_order_and_refuses_those_of_another_type(tmp_path: Path) -> None:
+    made = export(GCN(5, 3), on_nodes(0), "aoti", tmp_path / "gcn.aoti.pt2")
+    edges, x = np.array([[0, 1], [2, 1], [0, 3]]), np.random.default_rng(0).random((4, 5), dtype="float32")
+    _, expected = made.call(Graph.from_edge_index(torch.from_numpy(edges.T), 4), torch.from_numpy(x))
+
+    def run(**arrays: np.ndarray) -> "subprocess.CompletedProcess[str]":
+        np.savez(tmp_path / "mine.npz", **arrays)
+        command = [sys.executable, "gcn.aoti.pt2.py", "mine.npz"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    said = run(x=x, edge_index=edges.T).stdout  # NumPy keeps the order of the transposed array
+    found = json.loads(said[said.index("[") : said.index("]") + 1])
+    np.testing.assert_allclose(found, expected["y"].flatten()[:5], rtol=1e-4)
+    for nodes in (0, 1):
+        assert run(x=x[:nodes], edge_index=np.zeros((2, 0), "int64")).stdout.startswith(f"y ({nodes}, 3)")
+    for wrong in ({"x": x.astype("float64")}, {"x": x[:, :4].copy()}, {"edge_index": edges.T.astype("int32")}):
+        done = run(**({"x": x, "edge_index": edges.T} | wrong))
+        assert done.returncode == 1 and "unmatched d" in done.stderr
 
 
 def test_a_file_whose_name_is_no_text_has_its_description(tmp_path: Path) -> None:
