@@ -31,6 +31,8 @@ def test_a_gate_of_a_token_scales_what_is_embedded_of_it_alone(x: torch.Tensor) 
     g = torch.tensor([0.5, 0.0, 2.0])
     torch.testing.assert_close(explained(g), 3 * (g[:, None] * model.embed(x)).sum())
     torch.testing.assert_close(explained(), 3 * model.embed(x).sum())
+    apart = Explained(model, (complete(3), torch.stack([x, x], -1)[..., 0]), lambda y: y.sum())  # not contiguous
+    torch.testing.assert_close(apart(g), explained(g))
 
 
 def test_features_are_gated_towards_their_baseline() -> None:

@@ -185,9 +185,11 @@ class Explained:
 
 
 def _tracked(given: Any) -> Any:
-    """A copy of a tensor of inference mode, which no gradient can read."""
+    """A copy of a tensor of inference mode, which no gradient can read; tokens lie side by side for `_reading`."""
     if isinstance(given, SparseFeatures):
         return SparseFeatures(given.graph, _tracked(given.weight))
+    if isinstance(given, Tensor) and not given.is_floating_point():
+        given = given.contiguous()
     return given.clone() if isinstance(given, Tensor) and given.is_inference() else given
 
 
