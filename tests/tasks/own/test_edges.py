@@ -161,3 +161,12 @@ def test_arrays_have_features_of_edges_too(tmp_path) -> None:
     np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.ones(3))
     with pytest.raises(DataError, match=r"edge_attr must be finite numbers \[2, D\]"):
         node_folder(str(tmp_path))
+
+
+def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) -> None:
+    told = r"edges\.csv: its first line must have the names of the columns, and a and b are nodes: .* --task\.ends a,b"
+    for rows in ("a,b\nb,c\nc,d\n", "a,b,5\nb,c,6\n", "# from\tto\na\tb\nb\tc\n", "a,b\n"):
+        folder = write(tmp_path, edges=rows)
+        with pytest.raises(DataError, match=told):
+            node_folder(folder)
+    assert node_folder(write(tmp_path, edges="a,b\nb,c\n"), ends="a,b").graph().num_edges == 2  # these are their names

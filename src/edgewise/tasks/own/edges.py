@@ -48,6 +48,7 @@ class EdgeFile:
 
         Symbols     features = columns that are known to be none; None: nothing is known of the others
         Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
+        Errors      DataError for another number of such columns than two, and for two whose names are nodes, too
                     Two columns beside the features are the ends, and so are the only two of a file without rows
         """
         if not self.guessed:
@@ -65,6 +66,10 @@ class EdgeFile:
                 f"{self.path}: its columns are {', '.join(self.names)}; expected {expected}, or --task.ends"
             )
         self.ends, self.table = fitting, self.file.table(fitting, fitting)
+        if all(name in known for name in fitting):
+            what = f"its first line must have the names of the columns, and {' and '.join(fitting)} are nodes"
+            advice = f"put names such as {', '.join(ENDS[0])} above it, or give --task.ends {','.join(fitting)}"
+            raise DataError(f"{self.path}: {what}: {advice}")
 
     def note(self) -> tuple[str, ...]:
         """How the ends were found, where their names do not say it."""
