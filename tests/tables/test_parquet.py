@@ -9,7 +9,7 @@ import pytest
 
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.tables import table
-from edgewise.tables.reading import read_table
+from edgewise.tables.reading import File, names_in, pieces, read_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -88,3 +88,12 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(EdgewiseError, match=re.escape(installing("parquet"))):
         read_table(path, ["size"])
+
+
+def test_the_index_that_pandas_writes_has_no_name(tmp_path):
+    path = parquet(tmp_path, size=[1.0, 2.0], __index_level_0__=[7, 9])
+    for read in (read_table(path, ["size"]), *pieces(path, ["size"])):
+        assert [*read.columns] == ["size"] and read.numbers("size").tolist() == [1, 2]
+    assert File(path).names == names_in(path) == ["size", ""]
+    with pytest.raises(DataError, match="it holds no table"):
+        read_table(parquet(tmp_path, __index_level_0__=[7, 9]), [])

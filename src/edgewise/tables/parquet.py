@@ -1,6 +1,7 @@
-"""Parquet files as tables, by pyarrow."""
+"""Parquet files as tables, by pyarrow; the index that pandas writes beside them has no name, as in a CSV file."""
 
 import mmap
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -11,6 +12,8 @@ from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import reading
 from edgewise.tables.pages import check_pages
 from edgewise.tables.table import Table, check_names, check_size
+
+INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
 def read_parquet(path: Path, content: bytes, needed: Sequence[str]) -> Table:
@@ -44,8 +47,8 @@ def _checked_parquet(
     """Of a file whose pages were checked: its columns' types, those that are no lists, those that are texts, and what
     it claims to hold."""
     file = _parquet(path).ParquetFile(_buffer(content))
-    check_names(path, list(file.schema_arrow.names), needed)
-    types = {column.name: column.type for column in file.schema_arrow}
+    check_names(path, _names(file), needed)
+    types = {column.name: column.type for column in file.schema_arrow if not INDEX.fullmatch(column.name)}
     # A text that many rows share is in memory once, as in the file; and no list is read.
     texts = [name for name, kind in types.items() if _is_text(kind)]
     flat = [name for name, kind in types.items() if kind.num_fields == 0]
@@ -56,14 +59,18 @@ def names_of_parquet(path: Path, content: bytes) -> list[str]:
     """The names of the columns."""
     with reading(path, "a Parquet file"):
         check_pages(path, content)
-        return list(_parquet(path).ParquetFile(_buffer(content)).schema_arrow.names)
+        return _names(_parquet(path).ParquetFile(_buffer(content)))
 
 
 def names_in_parquet(path: Path, file: IO[bytes]) -> list[str]:
     """The same of a file of any length."""
     with reading(path, "a Parquet file"), mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         check_pages(path, content, by_group=True)
-        return list(_parquet(path).ParquetFile(path).schema_arrow.names)
+        return _names(_parquet(path).ParquetFile(path))
+
+
+def _names(file: Any) -> list[str]:
+    return ["" if INDEX.fullmatch(name) else name for name in file.schema_arrow.names]
 
 
 def _parquet(path: Path) -> Any:

@@ -54,7 +54,7 @@ class EdgeFile:
         if not self.guessed:
             return
         texts = self.file.table((), self.names)
-        left = [name for name in self.names if name not in (features or ())]
+        left = [name for name in self.names if name and name not in (features or ())]
         nodes = {name: sum(text in known for text in texts.texts(name)) for name in left}
         fitting = [name for name in left if nodes[name] == len(texts) > 0]
         if len(fitting) != 2:

@@ -113,7 +113,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     split = lower.get("split", "")
     split = "" if split in asked.ignore or not asked.labelled else split
     taken = {*columns.values(), named_by, split, *asked.ignore}
-    label = _labels(path, file, asked, lower, [name for name in file.names if name not in taken])
+    label = _labels(path, file, asked, lower, [name for name in file.names if name and name not in taken])
     texts = [name for name in (*columns.values(), named_by, split, *label) if name]
     table = file.table(texts, texts)
     if len(table) > MAX_ROWS:
@@ -146,7 +146,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     if asked.labelled and not beside:
         problems += strangers(path, asked.ignore, {*file.names})
     left = [name for name in file.names if name not in {*texts, *asked.ignore}]
-    notes += [f"not read: the columns {', '.join(left)}"] if left else []
+    notes += [f"not read: the columns {', '.join(name or 'without a name' for name in left)}"] if left else []
     files = (path, *beside)
     of_targets = [labels_of(file, name, cells[name]) for name in label]
     targets = [[labels[row] for row in rows] for labels in of_targets]
