@@ -74,3 +74,14 @@ def test_damaged_and_hostile_files_are_named(tmp_path: Path, content: bytes, tol
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(DataError, match=told):
         read_picture(tmp_path / "a.png", "grey")
+
+
+def test_numbers_of_which_nothing_says_what_is_white_are_refused(tmp_path: Path) -> None:
+    for pixels, told in (
+        (np.array([[0.0, 0.5], [1.0, 0.25]], np.float32), "its pixels are floating numbers: write them with 8 or 16"),
+        (np.array([[0, 5], [70_000, 9]], np.int32), "its pixels are 0 to 70000, not 0 to 65535"),
+        (np.array([[-3, 5], [7, 9]], np.int32), "its pixels are -3 to 9, not 0 to 65535"),
+    ):
+        Image.fromarray(pixels).save(tmp_path / "a.tif")
+        with pytest.raises(DataError, match=rf"a\.tif: {told}"):
+            read_picture(tmp_path / "a.tif", "grey")

@@ -25,7 +25,8 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
 
     Symbols     size = height and width of what is read: the picture is scaled until its shorter side has so many
                 pixels, and its middle is cut out; 0: it stays as it is
-    Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`
+    Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`; floating numbers, of
+                which nothing says what is white, and whole ones beyond 16 bits
     Edge cases  what is transparent is white; 16 bits are scaled to 8; of several frames the first is read
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -42,11 +43,14 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
             raise DataError(f"{path}: {width:,} x {height:,} pixels, of at most {MAX_PIXELS:,}")
         opened.load()
         picture = ImageOps.exif_transpose(opened)
-        if picture.mode.startswith(("I", "F")):
+        if picture.mode.startswith("F"):
+            raise DataError(f"{path}: its pixels are floating numbers: write them with 8 or 16 bits")
+        if picture.mode.startswith("I"):
             values = np.asarray(picture, dtype=np.float64)
-            picture = Image.fromarray(
-                (values / (257 if values.max(initial=0) > 255 else 1)).clip(0, 255).astype(np.uint8)
-            )
+            least, most = int(values.min()), int(values.max())
+            if not 0 <= least <= most < 1 << 16:
+                raise DataError(f"{path}: its pixels are {least} to {most}, not 0 to 65535: write them with 16 bits")
+            picture = Image.fromarray((values / (257 if most > 255 else 1)).astype(np.uint8))
         if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
             white = Image.new("RGBA", picture.size, "white")
             picture = Image.alpha_composite(white, picture.convert("RGBA"))
