@@ -34,7 +34,7 @@ def settle(
                 must not be in two parts; times = when each example is: the earliest train, the latest test; fit = adds
                 what else is fitted to the examples that train
     Errors      DataError for labels that may be either, for parts that are empty, and for a target that is the same in
-                all examples or unknown in all that train
+                all examples or unknown in all that train; for times of examples whose files name the parts
     """
     if like:
         run = Path(like).expanduser()
@@ -42,6 +42,9 @@ def settle(
         splits, changes = record.parts(run, given, fitted)
     else:
         targets = targets_of(given, wanted)
+        if times is not None and given.splits:
+            advice = "give --task.ignore split, or leave out --task.time"
+            raise DataError(f"{given.place}: the parts are named by a column, and cut by --task.time: {advice}")
         splits = given.splits or record.cut(record.known(targets, given), fold, same, times)
         changes = untaught(targets, given, splits["train"])
         fitted = fit(Fitted(targets, scales=record.scales(targets, given, splits["train"])), splits)

@@ -119,3 +119,13 @@ def test_a_nodes_time_is_that_of_its_first_edge_either_way(tmp_path):
     parts = {split: [times[n] for n in rows.tolist()] for split, rows in task.splits.items()}
     assert max(parts["train"]) < min(parts["valid"]) and max(parts["valid"]) < min(parts["test"])
     assert any("train 0 to " in line for line in task.summary)
+
+
+def test_parts_that_a_column_names_are_not_cut_by_time_too(tmp_path) -> None:
+    parts = ("train", "valid", "test")
+    nodes = "".join(f"{n},{n % 5},{2000 + n},{'uv'[n % 2]},{parts[n % 3]}\n" for n in range(40))
+    (tmp_path / "nodes.csv").write_text("id,size,year,label,split\n" + nodes)
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{n},{n + 1}\n" for n in range(39)))
+    with pytest.raises(DataError, match=r"give --task\.ignore split, or leave out --task\.time"):
+        node_folder(str(tmp_path), time="year")
+    assert node_folder(str(tmp_path), time="year", ignore="split").splits["train"].tolist() == list(range(24))

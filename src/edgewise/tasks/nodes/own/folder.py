@@ -71,7 +71,7 @@ def node_folder(
         label: The column with the labels; of several targets all of them, with commas between them.
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
-            earliest nodes train and the latest test. It is no feature then.
+            earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either; a Parquet file without pyarrow is an
