@@ -147,3 +147,12 @@ def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
     folder = small(tmp_path, GRAPHS, NODES, EDGES)
     with pytest.raises(DataError, match="no table has the columns nmae, relation that are to be ignored"):
         graph_folder(folder, ignore="nmae,relation")
+
+
+def test_graphs_without_names_are_their_rows(tmp_path) -> None:
+    labels = "label,split\nu,train\nv,train\nu,valid\nv,test\n"
+    nodes = "graph,size\n" + "".join(f"{g},{n}\n" for n, g in enumerate("00111223"))
+    task = graph_folder(small(tmp_path, labels, nodes, EDGES), scale="none")
+    named = graph_folder(small(tmp_path, GRAPHS, NODES, EDGES), scale="none")
+    assert task.graphs.x.equal(named.graphs.x) and task.graphs.targets.equal(named.graphs.targets)
+    assert task.splits["train"].tolist() == [0, 1] and task.name_of(3) == "3"

@@ -138,3 +138,11 @@ def test_a_table_that_is_not_there_is_asked_for_by_its_option(tmp_path, monkeypa
         molecule_table()
     with pytest.raises(DataError, match=r"mine\.csv: no such file: give --task\.file, a table of texts$"):
         text_table(str(tmp_path / "mine.csv"))
+
+
+def test_rows_that_have_labels_alone_all_stay(tmp_path) -> None:
+    graphs = Asked("graphs")
+    rows, problems = read(tmp_path, "label\nu\nv\nu\n", graphs)
+    assert rows.targets == [["u", "v", "u"]] and rows.names is None and problems == []
+    indexed, _ = read(tmp_path, ",id,split,mass\n0,a,train,1.5\n1,b,test,2.5\n", graphs)
+    assert indexed.called == ("mass",) and "not read: the columns without a name" in indexed.notes

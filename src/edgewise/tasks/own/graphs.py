@@ -84,8 +84,8 @@ def graph_folder(
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
     Each is a CSV file with a line of column names first, a TSV or a Parquet file:
-        graphs.csv  a row for each graph: a column that names it (`graph` or `id`), the columns with targets and, if
-                    there is one, `split` ("train", "valid", "test" or nothing)
+        graphs.csv  a row for each graph: a column that names it (`graph` or `id`; else graphs are rows from 0), the
+                    columns with targets and, if there is one, `split` ("train", "valid", "test" or nothing)
         nodes.csv   a row for each node: the column `graph`, if there is one a column that names the node (`node`,
                     `id`), and features: numbers, truth values, dates, or texts that repeat, categories. Without a
                     feature every node has the number 1

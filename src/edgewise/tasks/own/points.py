@@ -99,8 +99,8 @@ def point_folder(
     """Guess a class or a quantity of each of your own clouds of points, or several of them: from a folder.
 
     Either two tables (CSV, TSV or Parquet):
-        clouds.csv  a row for each cloud: a column that names it (`cloud` or `id`), the columns with targets and, if
-                    there is one, `split` ("train", "valid", "test" or nothing)
+        clouds.csv  a row for each cloud: a column that names it (`cloud` or `id`; else clouds are rows from 0), the
+                    columns with targets and, if there is one, `split` ("train", "valid", "test" or nothing)
         points.csv  a row for each point: the column `cloud`, coordinates `x`, `y` and perhaps `z`, and other features
     or a folder for each class, with a table of points for each cloud in it.
 

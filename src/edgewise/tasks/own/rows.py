@@ -101,8 +101,9 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
 
     Symbols     beside = other files of its folder that are read too
     Errors      DataError for a column that is not there, or that may be one of several
-    Edge cases  rows that are there twice are read once: of the same name, or without names with the same cells; of a
-                table to be predicted, rows without names all stay, since the answers' order alone says whose they are
+    Edge cases  rows that are there twice are read once: of the same name, or without names with the same inputs and
+                labels; rows without either all stay, and so do those without names of a table to be predicted, since
+                their order alone says whose they are
     """
     if not is_table(path):
         raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
@@ -124,7 +125,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
         found.add(f"{path}: it has no {asked.unit}")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     cells = {name: table.texts(name) for name in texts}
-    if named_by or asked.labelled:
+    if named_by or (asked.labelled and asked.inputs):
         rows = _distinct(table, names if named_by else [*zip(*cells.values(), strict=True)], cells, found)
     else:
         rows = [*range(len(table))]
