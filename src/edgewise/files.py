@@ -78,6 +78,15 @@ def folder_name(folder: Path) -> str:
     return folder.resolve().name if folder.name in ("", "..") else folder.name
 
 
+def spelt(path: Path | str) -> str:
+    """A path with slashes, as text that can be written in UTF-8, whatever bytes the names of files are.
+
+    >>> spelt(Path("a/Z\\udcfcrich.png"))
+    'a/Z\\\\udcfcrich.png'
+    """
+    return Path(path).as_posix().encode(errors="backslashreplace").decode()
+
+
 def holds(folder: Path, name: str) -> bool:
     """Whether a name that a file gave, however long or odd, is that of a file of this folder and of no other."""
     with suppress(OSError, ValueError):

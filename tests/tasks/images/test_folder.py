@@ -1,6 +1,7 @@
 """Images of one's own in folders of their classes."""
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,14 @@ def test_train_evaluate_predict_and_export(tmp_path, capsys) -> None:
         trained.predict([str(big)])
     exported = deployment.export_run(run, "pt2", tmp_path / "model.pt2")
     assert exported.inputs["colours"][1:] == [8, 8, 3]
+
+
+def test_names_of_files_may_be_of_any_bytes(tmp_path) -> None:
+    folder, run = write(tmp_path / "mine", 20), tmp_path / "run"
+    run.mkdir()
+    (folder / "red" / "0.png").rename(folder / "red" / os.fsdecode(b"Z\xfcrich.png"))
+    task = image_folder(str(folder), patch=4)
+    task.keep(run)
+    again = image_folder(str(folder), patch=4, like=str(run))
+    assert again.changes == () and all(rows.equal(again.splits[split]) for split, rows in task.splits.items())
+    assert again.read(r"red/Z\udcfcrich.png")[1] == "red"

@@ -1,5 +1,6 @@
 """Clouds of points of one's own: two tables, or a folder for each class."""
 
+import os
 import random
 from pathlib import Path
 
@@ -131,3 +132,13 @@ def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
     for folder in (write(tmp_path / "mine"), write_files(tmp_path / "files")):
         with pytest.raises(DataError, match="no table has the columns colr that are to be ignored"):
             point_folder(str(folder), label="form" * (folder.name == "mine"), ignore="colr")
+
+
+def test_names_of_files_may_be_of_any_bytes(tmp_path) -> None:
+    folder, run = write_files(tmp_path / "mine"), tmp_path / "run"
+    run.mkdir()
+    (folder / "round" / "0.csv").rename(folder / "round" / os.fsdecode(b"\xfc.csv"))
+    (folder / "round").rename(folder / os.fsdecode(b"\xe9"))
+    task = point_folder(str(folder))
+    task.keep(run)
+    assert task.classes == (r"\udce9", "long") and point_folder(str(folder), like=str(run)).changes == ()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import folder_name
+from edgewise.files import folder_name, spelt
 from edgewise.graphs.derived import cached
 from edgewise.tables.encoding import Encoding, to_plain
 from edgewise.tables.lines import Problems
@@ -171,7 +171,7 @@ def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
     files = sorted(path for path in place.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if len(files) > MAX_IMAGES:
         raise DataError(f"{place}: {len(files):,} images, of at most {MAX_IMAGES:,}")
-    names = [path.relative_to(place).as_posix() for path in files]
+    names = [spelt(path.relative_to(place)) for path in files]
     folders = {path.name for path in place.iterdir() if path.is_dir()}
     parts = [PARTS.get(name.split("/")[0]) for name in names]
     parted = labelled and {"train", "test"} <= folders and all(name in PARTS for name in folders)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
+from edgewise.files import spelt
 from edgewise.graphs import Graph
 from edgewise.tables.ends import ENDS, ends_called
 from edgewise.tables.features import Array, Column, Kind, read_columns
@@ -47,8 +48,8 @@ class EdgeFile:
         """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both.
 
         Symbols     features = columns that are known to be none; None: nothing is known of the others
-        Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
         Errors      DataError for another number of such columns than two, and for two whose names are nodes, too
+        Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
                     Two columns beside the features are the ends, and so are the only two of a file without rows
         """
         if not self.guessed:
@@ -65,11 +66,11 @@ class EdgeFile:
             raise DataError(
                 f"{self.path}: its columns are {', '.join(self.names)}; expected {expected}, or --task.ends"
             )
-        self.ends, self.table = fitting, self.file.table(fitting, fitting)
         if all(name in known for name in fitting):
             what = f"its first line must have the names of the columns, and {' and '.join(fitting)} are nodes"
             advice = f"put names such as {', '.join(ENDS[0])} above it, or give --task.ends {','.join(fitting)}"
             raise DataError(f"{self.path}: {what}: {advice}")
+        self.ends, self.table = fitting, self.file.table(fitting, fitting)
 
     def note(self) -> tuple[str, ...]:
         """How the ends were found, where their names do not say it."""
@@ -140,7 +141,7 @@ def columns_of(
     if lacking:
         problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
     if made:
-        levels, sizes = tuple(one.path.stem for one in edges), [len(one.table) for one in edges]
+        levels, sizes = tuple(spelt(one.path.stem) for one in edges), [len(one.table) for one in edges]
         codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
         merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
     return merged, problems

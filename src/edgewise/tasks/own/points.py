@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import folder_name
+from edgewise.files import folder_name, spelt
 from edgewise.graphs import k_nearest
 from edgewise.tables.encoding import Encoding, features, fit
 from edgewise.tables.features import Array, Column, Kind, read_columns
@@ -195,8 +195,8 @@ def read_files(
         tables.append(columns)
     problems += found.sentences()
     columns = [] if problems else [joined(parts, parts[0].kind) for parts in zip(*tables, strict=True)]
-    called = [path.relative_to(place).as_posix() if place.is_dir() else path.name for path in files]
-    labels = [[path.parent.name for path in files]] if labelled else []
+    called = [spelt(path.relative_to(place) if place.is_dir() else path.name) for path in files]
+    labels = [[spelt(path.parent.name) for path in files]] if labelled else []
     where = [str(path) for path in files]
     notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(kinds)}"]
     root = place if place.is_dir() else place.parent

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.files import read_bytes, read_json, reading, whole, write_file
+from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
 from edgewise.tables.encoding import Encoding, from_plain, to_plain
 from edgewise.tables.features import Column
 from edgewise.tables.features import Kind as ColumnKind
@@ -214,7 +214,7 @@ def _check_size(given: Examples, what: str, size: int, most: int) -> None:
 
 
 def _place(given: Examples, file: Path) -> str:
-    return (file.relative_to(given.place) if file.is_relative_to(given.place) else file).as_posix()
+    return spelt(file.relative_to(given.place) if file.is_relative_to(given.place) else file)
 
 
 def about(file: Path) -> dict[str, Any]:
