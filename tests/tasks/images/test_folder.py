@@ -140,3 +140,10 @@ def test_names_of_files_may_be_of_any_bytes(tmp_path) -> None:
     again = image_folder(str(folder), patch=4, like=str(run))
     assert again.changes == () and all(rows.equal(again.splits[split]) for split, rows in task.splits.items())
     assert again.read(r"red/Z\udcfcrich.png")[1] == "red"
+
+
+def test_a_class_is_not_called_as_an_unknown_label_is(tmp_path) -> None:
+    folder = write(tmp_path / "mine", 20)
+    (folder / "red").rename(folder / "NA")
+    with pytest.raises(DataError, match="the folder of a class is called 'NA', as an unknown label is: rename it"):
+        image_folder(str(folder), patch=4)

@@ -142,3 +142,10 @@ def test_names_of_files_may_be_of_any_bytes(tmp_path) -> None:
     task = point_folder(str(folder))
     task.keep(run)
     assert task.classes == (r"\udce9", "long") and point_folder(str(folder), like=str(run)).changes == ()
+
+
+def test_a_class_is_not_called_as_an_unknown_label_is(tmp_path) -> None:
+    folder = write_files(tmp_path / "mine")
+    (folder / "round").rename(folder / "null")
+    with pytest.raises(DataError, match="the folder of a class is called 'null', as an unknown label is: rename it"):
+        point_folder(str(folder))

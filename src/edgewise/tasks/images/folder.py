@@ -26,6 +26,7 @@ from edgewise.tasks.own import record
 from edgewise.tasks.own.fitting import settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Rows
+from edgewise.tasks.own.target import check_folders
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 MAX_IMAGES = 1 << 20
@@ -182,6 +183,7 @@ def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
     left = [names[number] for number in sorted({*range(len(names))} - {*chosen})]
     files, names = [files[number] for number in chosen], [names[number] for number in chosen]
     labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
+    check_folders(place, (label for each in labels for label in each))
     splits: Splits = {}
     if parted:
         split_of = [parts[number] for number in chosen]

@@ -28,6 +28,7 @@ from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.groups import read_members
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.own.target import check_folders
 
 AXES = (("x", "y", "z"), ("x", "y"))
 MAX_FILES = 1 << 17
@@ -197,6 +198,7 @@ def read_files(
     columns = [] if problems else [joined(parts, parts[0].kind) for parts in zip(*tables, strict=True)]
     called = [spelt(path.relative_to(place) if place.is_dir() else path.name) for path in files]
     labels = [[spelt(path.parent.name) for path in files]] if labelled else []
+    check_folders(place, (label for each in labels for label in each))
     where = [str(path) for path in files]
     notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(kinds)}"]
     root = place if place.is_dir() else place.parent

@@ -1,7 +1,8 @@
 """Whether labels are classes or a quantity: guessed from them with a reason, or asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -124,6 +125,12 @@ def target_of(labels: Labels, wanted: Wanted, where: str, unit: str = "nodes", n
             raise DataError(f"{where} must be 0, 1, ... to be classes, and go from {order[0]} to {order[-1]}")
         order = [f"class {number}" for number in range(int(order[-1]) + 1)]
     return Target("class", tuple(order), "--task.target class" if wanted == "class" else why, name)
+
+
+def check_folders(place: Path, names: Iterable[str]) -> None:
+    """Refuse folders of classes that are called as a label is that is unknown."""
+    if wrong := sorted(name for name in {*names} if name.strip().lower() in UNKNOWN):
+        raise DataError(f"{place}: the folder of a class is called {wrong[0]!r}, as an unknown label is: rename it")
 
 
 def _names(labels: list[str]) -> list[str]:
