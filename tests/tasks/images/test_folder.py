@@ -1,6 +1,7 @@
 """Images of one's own in folders of their classes."""
 
 import csv
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from edgewise import deployment, training
 from edgewise.apps.command.main import main
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import image_folder
+from edgewise.tasks.own import record
 
 
 def write(place: Path, count: int = 30, sizes: tuple[int, ...] = (8,), endings: tuple[str, ...] = ("png",)) -> Path:
@@ -146,4 +148,16 @@ def test_a_class_is_not_called_as_an_unknown_label_is(tmp_path) -> None:
     folder = write(tmp_path / "mine", 20)
     (folder / "red").rename(folder / "NA")
     with pytest.raises(DataError, match="the folder of a class is called 'NA', as an unknown label is: rename it"):
+        image_folder(str(folder), patch=4)
+
+
+def test_more_images_than_a_run_keeps_are_refused_before_any_is_read(tmp_path, monkeypatch) -> None:
+    folder, run = write(tmp_path / "mine", 20), tmp_path / "run"
+    image_folder(str(folder), patch=4).keep(run)
+    names = [path.relative_to(folder).as_posix() for path in folder.glob("*/*")]
+    files = json.dumps({"files": json.loads((run / record.DATA).read_bytes())["files"]}, indent=1)
+    assert 0.9 < (sum(map(len, names)) + record.OF_FILE * len(names)) / len(files) <= 1
+    next(folder.glob("*/1.png")).write_bytes(b"")
+    monkeypatch.setattr(record, "MAX_DATA", 2000)
+    with pytest.raises(DataError, match=r"what a run keeps of its 20 files takes 2,.* bytes, of at most 2,000"):
         image_folder(str(folder), patch=4)

@@ -182,6 +182,8 @@ def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
         raise DataError(f"{place}: it has no pictures in folders of their classes ({', '.join(ENDINGS)})")
     left = [names[number] for number in sorted({*range(len(names))} - {*chosen})]
     files, names = [files[number] for number in chosen], [names[number] for number in chosen]
+    if labelled:
+        record.check_count(place, names)
     labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
     check_folders(place, (label for each in labels for label in each))
     splits: Splits = {}

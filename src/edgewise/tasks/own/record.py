@@ -25,6 +25,7 @@ from edgewise.tasks.own.target import Labels, Target
 
 SPLIT, DATA = "split.csv", "data.json"
 MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
+OF_FILE = 108  # bytes that data.json has of a file at least, beside its name
 LISTED = 5  # examples or levels in a sentence
 SHARES = (0.6, 0.8)  # where training and validation end
 
@@ -198,19 +199,28 @@ def write_parts(
     content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
     files = {_place(given, file): about(file) for file in given.files}
     data = json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
-    _check_size(given, "files and columns", len(data), MAX_DATA)
+    _check_size(given.place, "files and columns", len(data), MAX_DATA)
     with whole(run / SPLIT, alone=True) as unfinished:
         with unfinished.open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
             rows.writerow(head)
             rows.writerows(parts)
-        _check_size(given, "parts", unfinished.stat().st_size, MAX_BYTES)
+        _check_size(given.place, "parts", unfinished.stat().st_size, MAX_BYTES)
     write_file(run / DATA, data)
 
 
-def _check_size(given: Examples, what: str, size: int, most: int) -> None:
+def check_count(place: Path, names: Sequence[str]) -> None:
+    """Refuse more files than a run can keep, before any is read.
+
+    Symbols     names = those of the files, which are examples each
+    """
+    size = sum(len(name.encode()) for name in names) + OF_FILE * len(names)
+    _check_size(place, f"{len(names):,} files", size, MAX_DATA)
+
+
+def _check_size(place: Path, what: str, size: int, most: int) -> None:
     if size > most:
-        raise DataError(f"{given.place}: what a run keeps of its {what} takes {size:,} bytes, of at most {most:,}")
+        raise DataError(f"{place}: what a run keeps of its {what} takes {size:,} bytes, of at most {most:,}")
 
 
 def _place(given: Examples, file: Path) -> str:
