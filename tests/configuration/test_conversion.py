@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
+import torch
 
 from edgewise.configuration import (
     Bounds,
@@ -241,3 +243,16 @@ def test_settings_made_in_python_are_brought_to_their_types():
     assert Rates([0, "0.5"]).betas == (0.0, 0.5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"rates\.count must be at least 2, not 1"):
         Rates(count=1)
+
+
+def test_numbers_and_arrays_of_other_libraries_are_python_s() -> None:
+    made = [
+        convert(np.int64(3), Count, "x"),
+        convert(np.float32(0.5), float, "x"),
+        convert(np.bool_(True), bool | None, "x"),
+        convert(np.array([3, 4]), tuple[Count, ...], "x"),
+        convert([np.int32(1), torch.tensor(2)], list[int], "x"),
+    ]
+    assert made == [3, 0.5, True, (3, 4), [1, 2]] and [type(one) for one in made] == [int, float, bool, tuple, list]
+    with pytest.raises(ConfigError, match=r"x must be an integer, not 0\.5"):
+        convert(np.float32(0.5), int, "x")

@@ -92,12 +92,15 @@ def _complete(options: dict[str, Option], given: Mapping[str, Any], where: str, 
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:
-    """The value as its annotation wants it: 1 and "1e-3" may stand for floats, lists for tuples, texts for paths."""
+    """The value as its annotation wants it: 1 and "1e-3" may stand for floats, lists for tuples, texts for paths;
+    NumPy's numbers and arrays, and tensors, for Python's own."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(value, *arguments, where=where)
     if isinstance(value, Text):
         value = _read(value, hint, arguments)
+    if hint is not Any and hasattr(value, "tolist"):
+        value = value.tolist()
     if hint is Any or (hint in (bool, str) and isinstance(value, hint)) or (hint is int and _is_whole(value)):
         return value
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):
