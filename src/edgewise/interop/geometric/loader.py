@@ -31,7 +31,8 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
                 A node that a sampler gives several times to a batch has as many rows, each with draws of its own; edges
                 from it come from the first. Of data on a GPU, rows and edge_index are there, the draws on the CPU
     Cost        time O(edges drawn) for each batch; memory of the graph, and 8 bytes for each node and worker
-    Differs     needs neither pyg-lib nor torch-sparse; `torch.manual_seed` decides other draws than there
+    Differs     needs neither pyg-lib nor torch-sparse; `torch.manual_seed` decides other draws than there. A batch's
+                `input_id` are its nodes; there they are places in input_nodes, where these are indices
     """
 
     def __init__(
