@@ -92,3 +92,8 @@ def test_isomorphism_classes_see_what_colours_do_not():
 def test_undirected_links_come_back():
     links = torch.tensor([[0, 1], [3, 2]])
     assert torch.equal(links_of(undirected(links, 5)), links)
+
+
+def test_a_seed_is_no_generator():
+    with pytest.raises(GraphError, match=r"manual_seed\(0\) makes one"):
+        random_alike(undirected([[0], [1]], 2), 0)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError
+from edgewise.graphs.checks import check_generator
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.links import links_of
 from edgewise.graphs.refinement import refinement_classes
@@ -130,6 +131,7 @@ def random_alike(graph: Graph, generator: torch.Generator | None = None) -> Grap
     >>> random_alike(path)
     Graph(3 receivers, 3 senders, 4 edges)
     """
+    check_generator(generator)
     n, m = graph.num_receivers, links_of(graph).shape[1]
     pairs = torch.triu_indices(n, n, 1)
     links = pairs[:, torch.randperm(pairs.shape[1], generator=generator)[:m]]

@@ -48,3 +48,8 @@ def test_1_wl_takes_lifts_of_one_base_for_one_graph():
     lifts = [random_lift(base, torch.Generator().manual_seed(seed)) for seed in range(5)]
     assert refinement_classes(lifts, 1).unique().tolist() == [0]
     assert len(refinement_classes(lifts, 2).unique()) > 1
+
+
+def test_a_seed_is_no_generator():
+    with pytest.raises(GraphError, match=r"torch.Generator\(\).manual_seed\(0\) makes one"):
+        random_lift(Graph.from_edge_index([[0], [1]], num_nodes=2), 0)

@@ -1,5 +1,6 @@
 """Relative positions against peers, and against their equations written out pair by pair in float64."""
 
+import copy
 import math
 from functools import partial
 
@@ -202,3 +203,20 @@ def test_shaws_dropout_drops_an_edge_from_both_sums(key_value_heads):
     values = layer.average(complete(6), q, k, 0 * v)
     assert not torch.allclose(values, torch.ones_like(values))
     assert torch.allclose(both, 2 * values, atol=1e-12)
+
+
+def test_a_table_may_be_shared_in_a_chain():
+    """In either order of the two calls; a layer that shares with itself keeps its table."""
+    x = leaf(5, 8)
+    for late in (False, True):
+        a, b, c = (T5Attention(8, 2).double() for _ in range(3))
+        if late:
+            a.share(b)
+        b.share(c)
+        if not late:
+            a.share(b)
+        c.share(a)
+        c.share(c)
+        twin = copy.deepcopy(a)
+        twin.b = c.b
+        assert torch.equal(a(causal(5), x), twin(causal(5), x))

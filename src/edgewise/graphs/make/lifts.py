@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError
-from edgewise.graphs.checks import whole_number
+from edgewise.graphs.checks import check_generator, whole_number
 from edgewise.graphs.graph import Graph
 
 MOST_LINKS = 12  # of one node of a base: 2¹¹ nodes stand for it
@@ -62,6 +62,7 @@ def random_lift(base: Graph, generator: torch.Generator, copies: int = 2) -> Gra
     [2, 2, 2, 2, 2, 2, 2, 2]
     """
     copies = whole_number(copies, "copies", least=1)
+    check_generator(generator)
     edges = []
     for u, v in _links(base):
         matched = torch.randperm(copies, generator=generator).tolist()

@@ -56,7 +56,9 @@ class Sample:
             if not bool(kept.all()):
                 offsets = lowering.offsets_of(lowering.counts(graph.receivers[kept], graph.num_receivers))
                 senders = graph.senders[kept]
-                graph = Graph._of(graph.num_receivers, graph.num_senders, offsets=offsets, senders=senders)
+                graph = Graph._of(
+                    graph.num_receivers, graph.num_senders, device=graph.device, offsets=offsets, senders=senders
+                )
             graphs.append(graph)
             edges.append(numbers[kept])
         return replace(self, graphs=tuple(graphs), edges=tuple(edges))

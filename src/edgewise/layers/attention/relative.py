@@ -186,12 +186,17 @@ class T5Attention(PositionalAttention):
 
     def share(self, other: T5Attention) -> None:
         """Read the table of another layer, which keeps it, instead of one's own."""
-        self.b, self._owner = None, (other,)
+        if other.table_of() is not self:
+            self.b, self._owner = None, (other,)
+
+    def table_of(self) -> T5Attention:
+        """The layer whose table this one reads: itself, or the one that it shares with, and so on."""
+        return self if self.b is not None else self._owner[0].table_of()
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         reach = self.buckets.reach
         bucket = self.buckets.of(torch.arange(-reach, reach + 1, device=q.device))
-        table = self._owner[0].b
+        table = self.table_of().b
         assert table is not None
         return Dot() + relative_bias(graph, table[:, bucket])
 

@@ -11,6 +11,7 @@ from edgewise import (
     Gaussian,
     Graph,
     Kernel,
+    Uniform,
     aggregate,
     attend,
     collect,
@@ -124,3 +125,10 @@ def test_scores_of_float16_are_finite_where_their_terms_add_up_to_more_than_it_h
     exact = attend(graph, q.double(), q.double(), v.double(), score, backend="reference")
     torch.testing.assert_close(y.double(), exact, atol=5e-3, rtol=5e-3)
     assert torch.autograd.grad(y.float().sum(), q)[0].isfinite().all()
+
+
+def test_a_mean_of_complex_values_comes_with_real_weights():
+    graph, v = random_graph(4, 3, 7), torch.randn(3, 1, 2, dtype=torch.complex128)
+    y, p = attend(graph, None, None, v, Uniform(), return_weights=True, backend="segment")
+    assert torch.allclose(y, attend(graph, None, None, v, Uniform()))
+    assert torch.allclose(p[:, 0], 1 / graph.in_degrees()[graph.receivers].double())

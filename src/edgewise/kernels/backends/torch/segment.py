@@ -140,7 +140,8 @@ def _edge_scores(call: Attend) -> Tensor:
     graph, score = call.graph, call.score
     bias = score.edge_bias(graph)
     if not score.needs_ends:
-        s_ij = call.v.new_zeros(*call.v.shape[:-3], graph.num_edges, call.heads)
+        shape = (*call.v.shape[:-3], graph.num_edges, call.heads)
+        s_ij = call.v.new_zeros(shape, dtype=call.v.dtype.to_real())
     else:
         (q, k), pairwise = call.ends(), score.pairwise
         if isinstance(score, Kernel):  # the features of a node are those of all its edges
