@@ -119,7 +119,7 @@ class Trainer:
         if second and (world.size > 1 or machine.precision == "float16" or machine.compile):
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
-        self.task, model = made or assemble(config, run if (run / CONFIG).is_file() else None)
+        self.task, model = made or assemble(config, run)
         self.frozen = frozen_of(model, config.start)
         self.model = model.to(world.device)
         if config.machine.recompute:

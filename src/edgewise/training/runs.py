@@ -208,17 +208,18 @@ def finished(run: Path) -> Result | None:
 def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Module]:
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
-    The task reads what it saved in the folder `run`, or else in that of the run that it starts from. A model that is
-    only adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this
-    run lacks, such as the output layer of another task, are trained whole.
+    The task reads what it saved in the folder `run`, where that is a run (until its configuration is there, another
+    process may be writing it), or else in that of the run that it starts from. A model that is only adapted has the
+    frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this run lacks, such as
+    the output layer of another task, are trained whole.
     """
-    options = config.task.options
-    if run and (run / DATA).is_file() and "like" in OneOf(TASKS).options(config.task.name):
-        options = options | {"like": str(run)}  # the split and the scales that it was trained with
+    options, kept = config.task.options, run if run and (run / CONFIG).is_file() else None
+    if kept and (kept / DATA).is_file() and "like" in OneOf(TASKS).options(config.task.name):
+        options = options | {"like": str(kept)}  # the split and the scales that it was trained with
     task = TASKS[config.task.name](**options)
     for change in (task.changes or ()) if run else ():
         say(f"{run}: {change}")
-    for folder in (config.start.run, config.start.hub, run):  # weights fit the tokens that they were trained with
+    for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
         if folder:
             task.recall(Path(folder))
     settings, model = MODELS[config.model.name]

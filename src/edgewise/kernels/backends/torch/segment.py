@@ -146,7 +146,8 @@ def _edge_scores(call: Attend) -> Tensor:
         (q, k), pairwise = call.ends(), score.pairwise
         if isinstance(score, Kernel):  # the features of a node are those of all its edges
             q, k, pairwise = score.feature_map(q), score.feature_map(k), Dot(1.0).pairwise
-        q, k = widened(q), widened(k)  # a product of float16 may be beyond it before it is scaled
+        if call.v.dtype == torch.float16:  # whose products may be beyond it before they are scaled
+            q, k = widened(q), widened(k)
         s_ij = pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
     s_ij = widened(s_ij)
     if bias is None:
