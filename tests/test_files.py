@@ -145,7 +145,7 @@ def test_a_folder_is_one_processs_own_until_it_lets_go(tmp_path, monkeypatch):
     folder = tmp_path / "made"
     folder.mkdir()
 
-    def moved_before_it_was_locked(descriptor: int) -> bool:
+    def moved_before_it_was_locked(descriptor: int, wait: bool) -> bool:
         folder.rename(tmp_path / "done")
         folder.mkdir()
         return True

@@ -231,8 +231,9 @@ def lock(file: IO[bytes] | int, wait: bool = False) -> bool:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[bool]:
-    """Whether a folder is this process's own; within the block no other process can claim it.
+def claimed(folder: Path, wait: bool = False) -> Iterator[bool]:
+    """Whether a folder is this process's own, once it is free if that is to be waited for; within the block no other
+    process can claim it.
 
     Edge cases  where there are no locks, every process may have it; a process that is killed has it no longer
     """
@@ -241,22 +242,9 @@ def claimed(folder: Path) -> Iterator[bool]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:  # another process may have given it another name, or removed it, before it could be locked
-        yield lock(descriptor) and os.path.samestat(os.fstat(descriptor), folder.stat())
+        yield lock(descriptor, wait) and os.path.samestat(os.fstat(descriptor), folder.stat())
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Within, no other process is so in this folder; where folders cannot be locked, nothing is done."""
-    descriptor = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY)
-    try:
-        if descriptor is not None:
-            lock(descriptor, wait=True)
-        yield
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def flush(path: Path) -> None:

@@ -1,6 +1,7 @@
 """What a command that does not succeed says, and its code."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,6 @@ def test_what_nobody_reads_is_let_go_and_advice_is_told(
 
 
 def test_where_standard_error_takes_nothing_the_code_says_it(tmp_path, monkeypatch) -> None:
-    with open("/dev/full", "w") as full, monkeypatch.context() as patch:  # noqa: PTH123
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", full)
         assert complained("nobody will know") == 2

@@ -54,4 +54,6 @@ def _tell(*lines: str) -> None:
 
 def _discard(stream: TextIO) -> None:
     """Let go of what a stream still holds, and of all that comes: Python writes it once more at the end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.files import alone, flush, make_folder, path_of, write_file
+from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.models.size import build
@@ -93,7 +93,7 @@ def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
     """
     try:
         make_folder(run)
-        with alone(run):
+        with claimed(run, wait=True):
             refuse_used(run)
             if task is not None:
                 task.keep(run)

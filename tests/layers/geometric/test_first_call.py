@@ -42,7 +42,7 @@ for name in sys.argv[2:]:
     os._exit(0)
 """
 GEOMETRIC = [name for name in LAYERS if ".geometric." in LAYERS[name].__module__]
-BY_HARMONICS = ["TFN"]
+BY_HARMONICS = ["TFN", "SE3Attention"]
 
 
 @pytest.mark.parametrize(

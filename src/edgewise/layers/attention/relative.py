@@ -185,18 +185,19 @@ class T5Attention(PositionalAttention):
         self._owner: tuple[T5Attention, ...] = (self,)  # in a tuple, so that it is no submodule
 
     def share(self, other: T5Attention) -> None:
-        """Read the table of another layer, which keeps it, instead of one's own."""
-        if other.table_of() is not self:
-            self.b, self._owner = None, (other,)
+        """Read the table of another layer, which keeps it, instead of one's own; nothing where that one reads ours."""
+        holder = other.holder()
+        if holder is not self:
+            self.b, self._owner = None, (holder,)
 
-    def table_of(self) -> T5Attention:
+    def holder(self) -> T5Attention:
         """The layer whose table this one reads: itself, or the one that it shares with, and so on."""
-        return self if self.b is not None else self._owner[0].table_of()
+        return self if self.b is not None else self._owner[0].holder()
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         reach = self.buckets.reach
         bucket = self.buckets.of(torch.arange(-reach, reach + 1, device=q.device))
-        table = self.table_of().b
+        table = self.holder().b
         assert table is not None
         return Dot() + relative_bias(graph, table[:, bucket])
 

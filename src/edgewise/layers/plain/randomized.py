@@ -60,7 +60,7 @@ class _SampledLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph=True; `once_differentiable` would give zeros to who asks for weights
+        if torch.is_grad_enabled():  # create_graph=True; `once_differentiable` leaves zeros to some callers
             what = "a RandomizedLinear saves a part of its inputs, so it has no second derivatives"
             raise ConfigError(f"{what}: one with keep=1 has them, or a Linear")
         values, W = ctx.saved_tensors
