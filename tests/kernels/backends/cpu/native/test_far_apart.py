@@ -21,7 +21,7 @@ def far_apart(receivers, senders, edges, ascending):
 @pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
 @pytest.mark.parametrize("kind", SCORES)
 def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
-    graph = far_apart(*ends, 2400, ascending)
+    graph = far_apart(*ends, 3600, ascending)
     leaves, call = attention(graph, kind, "edge", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     if "bias" in leaves:
