@@ -141,7 +141,7 @@ def _edge_scores(call: Attend) -> Tensor:
     bias = score.edge_bias(graph)
     if not score.needs_ends:
         shape = (*call.v.shape[:-3], graph.num_edges, call.heads)
-        s_ij = call.v.new_zeros(shape, dtype=call.v.dtype.to_real())
+        s_ij = call.v.new_zeros(shape, dtype=call.v.real.dtype)
     else:
         (q, k), pairwise = call.ends(), score.pairwise
         if isinstance(score, Kernel):  # the features of a node are those of all its edges
