@@ -102,6 +102,24 @@ def test_gates_scale_messages(reduce: str) -> None:
     torch.testing.assert_close(several, aggregate(GRAPH, heads, by_head * m[:, None], reduce))
 
 
+def test_an_edge_with_nearly_all_the_weight_leaves_exact_weights_behind() -> None:
+    star = Graph.from_edge_index([[0, 1, 2], [3, 3, 3]], num_nodes=4)
+    score = Dot() + EdgeBias(torch.tensor([[200.0], [0.0], [1.0]]))
+    v, kept = torch.randn(4, 1, 3), torch.tensor([0.0, 1.0, 1.0])
+    with gated(Gates(lambda call: kept, removing=True)):
+        y = attend(star, torch.zeros(4, 1, 3), torch.zeros(4, 1, 3), v, score)
+    p = torch.tensor([0.0, 1.0]).softmax(0)
+    torch.testing.assert_close(y[3], p[0] * v[1] + p[1] * v[2])
+
+
+def test_gates_beside_whole_numbers_are_not_cut() -> None:
+    x, m = torch.arange(8).reshape(4, 2), torch.rand(6)
+    with gated(Gates(lambda call: m)):
+        y, collected = aggregate(GRAPH, x), collect(GRAPH, x[GRAPH.senders], "sum")
+    torch.testing.assert_close(y, aggregate(GRAPH, x.float(), m))
+    torch.testing.assert_close(collected, y)
+
+
 def test_calls_without_a_factor_and_calls_outside_run_as_always() -> None:
     x = torch.randn(4, 3)
     expected = aggregate(GRAPH, x)

@@ -16,6 +16,7 @@ from torch.nn import functional
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.choose import dispatch
 from edgewise.kernels.messages import Filter, Message
+from edgewise.kernels.scores import EdgeBias
 
 
 @dataclass(frozen=True)
@@ -94,21 +95,24 @@ def _gated(call: Call, m: Tensor, removing: bool) -> Any:
     if removing:
         return _remaining(call, m > 0)
     if isinstance(call, Collect):
-        return _collect(call, lambda m_ij, reduce: Collect(call.graph, m_ij * m[:, None].to(m_ij.dtype), reduce))
+        return _collect(call, lambda m_ij, reduce: Collect(call.graph, m_ij * _beside(m[:, None], m_ij), reduce))
     weight = call.weight
-    scaled = m.to(call.x.dtype) if weight is None else weight * (m if weight.ndim == 1 else m[:, None])
+    scaled = _beside(m, call.x) if weight is None else weight * (m if weight.ndim == 1 else m[:, None])
     return dispatch.run(replace(call, weight=scaled))
+
+
+def _beside(m: Tensor, x: Tensor) -> Tensor:
+    """Factors in the precision of what they scale; beside whole numbers as they are."""
+    return m.to(x.dtype) if x.is_floating_point() or x.is_complex() else m
 
 
 def _attend(call: Attend, m: Tensor, removing: bool) -> tuple[Tensor, Tensor]:
     spelt = replace(call.with_equal_heads().with_own_senders(), dropout=0.0, return_weights=True)
-    p = dispatch.run(spelt)[1]
-    weight = p * (m[:, None] if m.ndim == 1 else m).to(p.dtype)
     if removing:
-        total = dispatch.run(Collect(call.graph, weight, "sum"))
-        assert isinstance(total, Tensor)
-        smallest = torch.finfo(p.dtype).tiny  # of a receiver that has lost all its senders
-        weight = p = weight / total.index_select(-2, call.graph.receivers).clamp(min=smallest)
+        absent = torch.where(m > 0, 0.0, -torch.inf).to(spelt.v.real.dtype)
+        spelt = replace(spelt, score=spelt.score + EdgeBias(absent[:, None]))
+    p = dispatch.run(spelt)[1]
+    weight = p if removing else p * (m[:, None] if m.ndim == 1 else m).to(p.dtype)
     if (seen := dispatch.recording()) is not None:
         seen.append(dispatch.Recorded(call.graph, p.detach()))
     y = dispatch.run(Aggregate(spelt.graph, spelt.v, functional.dropout(weight, call.dropout), "sum"))
