@@ -249,6 +249,13 @@ def test_the_averaged_model_is_judged_and_kept_with_statistics_of_its_training_e
     assert model.norm.running_var.item() == pytest.approx(y.var().item(), rel=1e-4)
 
 
+def test_a_part_that_is_frozen_in_evaluation_mode_stays_so() -> None:
+    model = Normed()
+    model.norm.eval()
+    fit(Line(), model, steps=3, evaluation={"every": 1})
+    assert model.norm.num_batches_tracked == 0
+
+
 def test_a_rehearsal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(rehearse: Callable[[], None], threads: int) -> int:
         rehearse()

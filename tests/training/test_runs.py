@@ -115,8 +115,16 @@ def test_evaluation_disturbs_neither_the_model_nor_the_random_numbers():
     torch.manual_seed(1)
     evaluate(model, task, "valid", 16)
     assert torch.equal(torch.rand(3), expected)
-    assert model.training
+    assert model.training and not model.drop.training
     assert all(parameter.grad is None for parameter in model.parameters())
+    with pytest.raises(ZeroDivisionError):
+        evaluate(model, Unreadable("stop", 0, double=False, metric="accuracy"), "valid", 16)
+    assert model.training and not model.drop.training
+
+
+class Unreadable(Tiny):
+    def score(self, *of):
+        return 1 / 0
 
 
 def test_the_initial_weights_follow_from_the_seed_alone():

@@ -81,8 +81,15 @@ def evaluating(model: Any) -> Iterator[None]:
     >>> [part.training for part in model]
     [True, False]
     """
+    with modes_kept(model):
+        model.eval()
+        yield
+
+
+@contextmanager
+def modes_kept(model: Any) -> Iterator[None]:
+    """Afterwards each part of a module is in the mode that it was in before, training or evaluation."""
     modes = [(part, part.training) for part in model.modules()]
-    model.eval()
     try:
         yield
     finally:

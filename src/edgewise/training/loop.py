@@ -15,17 +15,11 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.files import path_of
+from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Parts, Task
-from edgewise.training.checkpoint import (
-    Checkpoint,
-    clean,
-    load_weights,
-    newest,
-    saved_state,
-    write_state,
-)
+from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
@@ -149,7 +143,8 @@ class Trainer:
         """Train to the last step or the end of patience, then read the test split."""
         settings, evaluation = self.settings, self.config.evaluation
         shown = progress and self.world.first
-        self.model.train()
+        if not self.model.training:  # else parts of it that are frozen in evaluation mode stay so
+            self.model.train()
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
             if self.gradients:
@@ -179,6 +174,9 @@ class Trainer:
                     display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
                 if self.step % settings.checkpoints.every == 0 or self.over:
                     self.save()
+            if not self.best:  # resumed with fewer steps than have been taken, before any evaluation
+                self.validate()
+                self.save()
             return Result.from_record(self.conclude(), self.run)
 
     @property
@@ -230,9 +228,9 @@ class Trainer:
 
     def rehearse(self) -> None:
         """The forward pass of a micro-batch, which changes nothing."""
-        batch = self.make(1)[1][0]
-        self.model.eval()(*batch.to(self.world.device).inputs)
-        self.model.train()
+        batch = self.make(1)[1][0].to(self.world.device)
+        with evaluating(self.model):
+            self.model(*batch.inputs)
 
     def share_of_batch(self) -> list[tuple[Weights, Batch]]:
         """This rank's micro-batches of the step's global batch, each with its weights in the global mean."""

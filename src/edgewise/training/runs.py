@@ -15,6 +15,7 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.layers import adapt
 from edgewise.models import MODELS
+from edgewise.models.capabilities import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.splits import Split
@@ -274,14 +275,13 @@ def evaluate(
     """The task's scores over a whole split, `size` examples at a time, in the weights' own precision.
 
     Of several ranks, which all call it, each reads its share, and all have the scores. Afterwards the
-    model's mode and PyTorch's random numbers are what they were before.
+    mode of each part of the model and PyTorch's random numbers are what they were before, an error or not.
     """
     world = on if isinstance(on, World) else World(torch.device(on))
-    device, training = world.device, model.training
+    device = world.device
     sums: dict[str, Any] = {}
-    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []):
+    with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []), evaluating(model):
         seed(0, device)
-        model.eval()
         for batch, counts in world.own(task.batches(split, size, pattern)):
             here = batch.to(device)
             with world.reading(here):
@@ -290,7 +290,6 @@ def evaluate(
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
         judged = world.judged(model, partial(task.judge, model, split, pattern, device))
-        model.train(training)
     count = float(sums.pop("count", 0))
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")

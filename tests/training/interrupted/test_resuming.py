@@ -184,3 +184,15 @@ def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):
         resume(tmp_path / "run", progress=False)
     with pytest.raises(CheckpointError, match="made for another model"):
         resume(tmp_path / "run", progress=False, accept=True)
+
+
+def test_a_run_that_is_cut_short_before_its_first_evaluation_is_evaluated_then(tmp_path, monkeypatch):
+    long = configured(evaluate_every=100, steps=200, checkpoint_every=10)
+    interrupt(tmp_path / "cut", long, 25, monkeypatch)
+    short = configured(evaluate_every=100, steps=20, checkpoint_every=10)
+    (tmp_path / "cut" / "config.yaml").write_text(short.to_yaml())
+    result = resume(tmp_path / "cut", progress=False, accept=True)
+    train(short, tmp_path / "whole", progress=False)
+    assert result.best_step == 20 and load_run(tmp_path / "cut").task.name == "tiny"
+    expected, found = (load_run(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(w, found[name]) for name, w in expected.items())

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
+from edgewise.models.capabilities import modes_kept
 
 NAMES = "steps", "average", "count"  # of what an average adds to an optimiser's memory of a weight
 Batches = Callable[[], Iterable[tuple[Any, ...]]]
@@ -120,15 +121,15 @@ def update_batch_norm(model: nn.Module, batches: Iterable[tuple[Any, ...]]) -> N
     norms = [norm for norm in norms if norm.track_running_stats]
     if not norms:
         return
-    training, momenta = model.training, [norm.momentum for norm in norms]
+    momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean over the batches
-    model.train()
-    try:
-        for arguments in batches:
-            model(*arguments)
-    finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
-        model.train(training)
+    with modes_kept(model):
+        model.train()
+        try:
+            for arguments in batches:
+                model(*arguments)
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
