@@ -23,7 +23,7 @@ def test_what_is_too_large_is_said_with_both_sizes(monkeypatch):
     with pytest.raises(
         ConfigError, match=r"^a table takes 2\.0 TB, and there are 1\.0 GB of memory, of which one value may take 50%$"
     ):
-        memory.check_fits(2 * 10**12, "a table", ConfigError)
+        memory.check_fits(2 * 10**12, "a table", error=ConfigError)
     monkeypatch.setattr(memory, "machine", lambda: None)
     memory.check_fits(10**30, "a table")
 

@@ -30,15 +30,23 @@ def machine() -> int | None:
     return min(known)
 
 
-def check_fits(size: int, what: str, error: type[Exception] = GraphError) -> None:
-    """Raise an error that says what is too large, and by how much, before it is allocated."""
-    memory = machine()
+def _known() -> int | None:
+    return machine()
+
+
+_known._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+
+
+def check_fits(size: int, what: str, *numbers: object, error: type[Exception] = GraphError) -> None:
+    """Raise an error that says what is too large, and by how much, before it is allocated.
+
+    Symbols     what = it in words, as a template of `str.format` for the numbers: torch.compile traces no text of sizes
+                that may change, and none is made where it fits
+    """
+    memory = _known()
     if memory is not None and size > SHARE * memory:
         have = f"{in_words(memory)} of memory, of which one value may take {SHARE:.0%}"
-        raise error(f"{what} takes {in_words(size)}, and there are {have}")
-
-
-check_fits._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.compile runs it while it traces
+        raise error(f"{what.format(*numbers)} takes {in_words(size)}, and there are {have}")
 
 
 def keep_freed() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from edgewise import (
     BackendRefusal,
@@ -219,6 +220,16 @@ def test_the_planner_chooses_while_a_graph_of_edges_is_traced_for_the_first_time
     q = torch.randn(50, 2, 8)
     compiled = torch.compile(lambda q: attend(graph, q, q, q), fullgraph=True, backend="aot_eager")(q)
     torch.testing.assert_close(compiled, attend(graph, q, q, q))
+
+
+@pytest.mark.parametrize("verb", [lambda g, x: aggregate(g, x), lambda g, x: attend(g, *3 * [x[:, None]])])
+def test_what_is_compiled_for_two_graphs_serves_graphs_of_any_size(verb):
+    counted = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(verb, fullgraph=True, backend=counted)
+    for n in range(50, 54):
+        graph, x = Graph.from_edge_index(torch.randint(n, (2, 4 * n)), n), torch.randn(n, 8)
+        torch.testing.assert_close(compiled(graph, x), verb(graph, x))
+    assert counted.frame_count <= 2
 
 
 @pytest.mark.parametrize("backend", ["reference", "dense", "segment", "native"])

@@ -127,7 +127,7 @@ class Adjacency:
     def _of(
         cls, num_receivers: int, num_senders: int, offset: int = 0, device: torch.device | str = "cpu", **forms: Any
     ) -> Self:
-        """A graph from forms that are known to be right: `rule`, `_ranges`, `offsets` with `senders` or `_compact`."""
+        """A graph of forms that are right: `rule`, `_ranges`, `offsets` with `senders` or `_compact`, and more."""
         graph = cls.__new__(cls)
         graph._define(num_receivers, num_senders, offset, device, **forms)
         return graph
@@ -170,8 +170,7 @@ class Adjacency:
 
     def _check_listing(self) -> None:
         more = " of a store, whose rows `sample_neighbors` and `rows` read where they lie," if self.is_mapped else ""
-        what = f"listing {self.num_edges:,} edges{more}"
-        check_fits(LISTED * self.num_edges, what)
+        check_fits(LISTED * self.num_edges, "listing {:,} edges" + more, self.num_edges)
 
     @derived
     def offsets(self) -> Tensor:
@@ -274,7 +273,8 @@ class Adjacency:
         [[0, 0, 1], [0, 0, 0]]
         """
         pairs = self.num_receivers * self.num_senders
-        check_fits((1 if self.rule else 8) * pairs, f"a mask of {self.num_receivers:,} × {self.num_senders:,} pairs")
+        size = (1 if self.rule else 8) * pairs
+        check_fits(size, "a mask of {:,} × {:,} pairs", self.num_receivers, self.num_senders)
         if self.rule is None:
             return self.multiplicity() > 0
         j = torch.arange(self.num_senders, device=self.device)
@@ -306,9 +306,9 @@ class Adjacency:
     def _membership(self) -> Self:
         if self.sizes.shape[0] == 1:
             return self._of(1, self.num_receivers, device=self.device, rule=Complete())
-        stops = self.sizes.cumsum(0)[:, None]
+        stops, nodes = self.sizes.cumsum(0)[:, None], self.num_receivers  # of which each is a member of one graph
         ranges = stops - self.sizes[:, None], stops
-        return self._of(self.sizes.shape[0], self.num_receivers, device=self.device, _ranges=ranges)
+        return self._of(self.sizes.shape[0], nodes, device=self.device, _ranges=ranges, num_edges=nodes)
 
     def membership(self) -> Self:
         """The graph in which each member of a batch listens to its own nodes: a readout is an `aggregate` over it."""

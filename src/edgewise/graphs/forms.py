@@ -29,7 +29,7 @@ def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device:
     per_receiver = rule.intervals(positions(0, offset, device), senders)[0].shape[1]
     if per_receiver > FEW:
         return None
-    check_fits(8 * receivers * (2 * per_receiver + 1), f"the ranges of {receivers:,} receivers")
+    check_fits(8 * receivers * (2 * per_receiver + 1), "the ranges of {:,} receivers", receivers)
     return rule.intervals(positions(receivers, offset, device), senders)
 
 
@@ -136,7 +136,7 @@ def _sorted_in_c(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Edges sorted by major, then minor; None where the C++ cannot. `ascending`: minors already ascend in the list."""
     edges, (rows, columns) = majors.shape[0], shape
-    check_fits(8 * rows, f"a list of where the edges of each of {rows:,} nodes begin")
+    check_fits(8 * rows, "a list of where the edges of each of {:,} nodes begin", rows)
     offsets = majors.new_empty(rows + 1)
     library = compiled(majors, minors, offsets)
     if library is None or rows.bit_length() + columns.bit_length() > 63:  # a pair must fit in a word

@@ -63,8 +63,8 @@ def fit(
                 of other settings (with it), for what is no task or no module, a model that is called in another way or
                 whose outputs have no gradient; ShapeError for outputs that the task cannot read; NonFiniteError as
                 `train`
-    Edge cases  the weights that training starts from are the model's own; a model in eval mode is trained in train mode;
-                of one in train mode the parts that are frozen in eval mode stay so
+    Edge cases  the weights that training starts from are the model's own; one in eval mode is trained in train mode; of
+                one in train mode the parts that are frozen in eval mode stay so
 
     Example
         >>> import torch

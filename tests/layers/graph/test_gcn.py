@@ -1,9 +1,10 @@
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from edgewise import ConfigError, Graph, ShapeError, aggregate, complete
 from edgewise.graphs import importance, sample_layers
-from edgewise.layers import GCN, GCNII, FastGCN, SparseFeatures, renormalised
+from edgewise.layers import GCN, GCNII, FastGCN, MeanReadout, SparseFeatures, renormalised
 from edgewise.layers.graph import gcn
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -144,3 +145,20 @@ def test_gcnii_of_a_sampled_graph_reads_the_receivers_own_first_state():
 def test_a_share_outside_0_and_1_is_refused(name, value):
     with pytest.raises(ConfigError, match=rf"{name}={value} must be a share, from 0 to 1"):
         GCNII(3, **{name: value})
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # which the compiler reads of what a graph break leaves
+def test_a_compiled_layer_and_readout_serve_batches_of_any_size():
+    layer, readout = GCN(6, 4), MeanReadout()
+
+    def model(graph, x):
+        return readout(graph, layer(graph, x))
+
+    counted = CompileCounterWithBackend("eager")
+    compiled, frames = torch.compile(model, backend=counted), []
+    for n in range(20, 24):
+        members = [Graph.from_edge_index(torch.randint(k, (2, 3 * k)), k) for k in (n, n + 2, n + 5)]
+        graph, x = Graph.batch(members), torch.randn(3 * n + 7, 6)
+        torch.testing.assert_close(compiled(graph, x), model(graph, x))
+        frames.append(counted.frame_count)
+    assert frames[1] == frames[3]

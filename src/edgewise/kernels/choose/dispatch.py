@@ -83,11 +83,8 @@ def _run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
             made.append(explain(call))
     name = forced_backend() if backend is None else backend
     if name is None:
-        lowered, choices = call.lowered(), _choices(call.graph, type(call), traced)
-        signature = lowered.signature()
-        if signature not in choices:
-            choices[signature] = "segment" if _is_empty(lowered) else cheapest(lowered)
-        chosen = BACKENDS[choices[signature]]
+        lowered = call.lowered()
+        chosen = BACKENDS[_choice(lowered) if compiling else _choice_once(lowered, traced)]
         return chosen.run(lowered) if chosen.spreads is None or traced else _isolated(chosen, lowered)
     if isinstance(name, Backend):
         return name.run(call)
@@ -114,6 +111,18 @@ def _isolated(backend: Backend, call: Call) -> Tensor | tuple[Tensor, ...]:
 def _is_empty(call: Call) -> bool:
     """Whether there is nothing to compute: no node, head, channel or member. Kernels never see such a call."""
     return not all(x.numel() for x in call.tensors()) or not (call.graph.num_receivers and call.graph.num_senders)
+
+
+def _choice(call: Call) -> str:
+    return "segment" if _is_empty(call) else cheapest(call)
+
+
+def _choice_once(call: Call, traced: bool) -> str:
+    """The same, remembered. What is compiled is not asked: it would be for calls of one size alone."""
+    choices, signature = _choices(call.graph, type(call), traced), call.signature()
+    if signature not in choices:
+        choices[signature] = _choice(call)
+    return choices[signature]
 
 
 @cached
@@ -166,7 +175,7 @@ class Recorded:
         graph, pairs = self.graph, self.graph.num_receivers * self.graph.num_senders
         shape = (*self.weights.shape[:-2], pairs, self.weights.shape[-1])
         size = self.weights.element_size() * self.weights.shape[:-2].numel() * pairs * shape[-1]
-        check_fits(size, f"attention as matrices {list(shape)}")
+        check_fits(size, "attention as matrices {}", list(shape))
         dense = self.weights.new_zeros(shape).index_add(
             -2, graph.receivers * graph.num_senders + graph.senders, self.weights
         )

@@ -12,6 +12,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_one_kind
+from edgewise.layers.plain.uncompiled import uncompiled
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
@@ -152,6 +153,17 @@ def parts_of_both(graph: Graph, x: Sides, linear: Linear, count: int) -> tuple[t
     return tuple(at_receivers(graph, part) for part in senders), senders
 
 
+def _with_own(graph: Graph) -> Graph:
+    """`graph.add_self_loops()`. What is compiled is cut here, once, where they are not known yet."""
+    known = "has_self_loops" in vars(graph) and (graph.has_self_loops or "_looped" in vars(graph))
+    return graph.add_self_loops() if known or not torch.compiler.is_dynamo_compiling() else _found(graph)
+
+
+@uncompiled  # how many edges there are then depends on the numbers
+def _found(graph: Graph) -> Graph:
+    return graph.add_self_loops()
+
+
 @cached
 def _loops(graph: Graph) -> tuple[Graph, Tensor | None, Tensor]:
     """The graph with self-loops; the receivers that lacked one, if any; and each edge's number among both."""
@@ -182,10 +194,10 @@ def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor 
     check_sides(graph, x)
     if isinstance(x, tuple):
         return graph, e
-    if e is None and graph.is_square:
-        return graph.add_self_loops(), None
     if not graph.is_square:
         at_receivers(graph, torch.empty(graph.num_senders, 0))  # or its error
+    elif e is None:
+        return _with_own(graph), None
     looped, missing, order = _loops(graph)
     if e is None or missing is None:
         return looped, e
