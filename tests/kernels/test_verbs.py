@@ -1,6 +1,7 @@
 """What the verbs accept, refuse and promise, whichever backend runs."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from edgewise import (
     plan,
     record,
     use_backend,
+    window,
 )
 from edgewise.kernels.backends import BACKENDS
 from edgewise.native import library
@@ -222,13 +224,20 @@ def test_the_planner_chooses_while_a_graph_of_edges_is_traced_for_the_first_time
     torch.testing.assert_close(compiled, attend(graph, q, q, q))
 
 
-@pytest.mark.parametrize("verb", [lambda g, x: aggregate(g, x), lambda g, x: attend(g, *3 * [x[:, None]])])
-def test_what_is_compiled_for_two_graphs_serves_graphs_of_any_size(verb):
+def drawn(n):
+    return Graph.from_edge_index(torch.randint(n, (2, 4 * n)), n)
+
+
+@pytest.mark.parametrize("graph_of", [drawn, complete, causal, partial(window, radius=3)])
+def test_what_is_compiled_for_two_graphs_serves_graphs_of_any_size(graph_of):
+    def both(graph, x):
+        return attend(graph, *3 * [x[:, None]])[:, 0] + aggregate(graph, x)
+
     counted = CompileCounterWithBackend("aot_eager")
-    compiled = torch.compile(verb, fullgraph=True, backend=counted)
+    compiled = torch.compile(both, fullgraph=True, backend=counted)
     for n in range(50, 54):
-        graph, x = Graph.from_edge_index(torch.randint(n, (2, 4 * n)), n), torch.randn(n, 8)
-        torch.testing.assert_close(compiled(graph, x), verb(graph, x))
+        graph, x = graph_of(n), torch.randn(n, 8)
+        torch.testing.assert_close(compiled(graph, x), both(graph, x))
     assert counted.frame_count <= 2
 
 

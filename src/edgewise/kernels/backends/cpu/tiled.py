@@ -54,6 +54,7 @@ PARTS = 8  # of a batch, whose gradients to a bias that they share are summed ap
 
 LEAST, EMPTY = 8, 16  # edges of a receiver for which, and pairs for each edge up to which bits are made; assumed
 BITS = 32  # receivers of a word
+AROUND = 40  # pairs of a receiver in the tiles of a causal graph or a window that are no edges: 23 to 63
 
 
 def _refuses_graph(call: Call) -> str | None:
@@ -185,7 +186,9 @@ def places_of(graph: Graph) -> Tensor:
 
 @cached
 def pairs_of(graph: Graph) -> int:
-    """Pairs inside the tiles, those included which the graph masks."""
+    """Pairs inside the tiles, those included which the graph masks; for torch.compile, whose sizes may change, about."""
+    if graph.rule is not None and torch.compiler.is_compiling():
+        return graph.num_edges + (0 if graph.is_complete else AROUND * graph.num_receivers)
     if graph.rule is not None:
         return _pairs_of_rule(graph.rule, graph.num_receivers, graph.num_senders, graph.offset)
     tiles = tiles_of(graph)
