@@ -17,7 +17,7 @@ from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate, attend, combined
 from edgewise.layers.plain.linear import has_hooks
-from edgewise.layers.relational.types import Pairs, grouped, pairs, reads
+from edgewise.layers.relational.types import Pairs, grouped, pairs, reads, shares
 
 FEW = 0.7  # of all pairs of a relation and a sender, below which each has a row of its own; measured with 10 relations
 
@@ -33,13 +33,6 @@ def _by_relation(edge_index: Tensor, edge_type: Tensor, senders: int, receivers:
 def _relations(edge_index: Tensor, edge_type: Tensor, senders: int, receivers: int) -> Tensor:
     """The relation of each edge in the order of the graph of all edges."""
     return graph_of(edge_index, senders, receivers).sort_edges(edge_type)
-
-
-@per_tensor
-def _shares(receivers: Tensor, relations: Tensor, count: int, dtype: torch.dtype) -> Tensor:
-    """For each edge one over the number of edges of its relation that its receiver has."""
-    pair = receivers * count + relations
-    return torch.bincount(pair).to(dtype).reciprocal()[pair] if len(pair) else pair.to(dtype)
 
 
 @leaving
@@ -63,8 +56,7 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         relations = _relations(edge_index, edge_type, senders, receivers)
         weight = layer.comp.index_select(0, relations)
         if mean:
-            shares = _shares(graph.receivers, relations, layer.num_relations, weight.dtype)
-            weight = weight * shares.unsqueeze(-1)
+            weight = weight * shares(relations, graph.receivers, layer.num_relations, weight.dtype).unsqueeze(-1)
         rows = _by_bases(layer.weight, None if every else x_j)
         at_once = combined(graph, rows, weight)
         y = aggregate(graph, rows, weight).sum(-2) if at_once is None else at_once
@@ -78,7 +70,7 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         graph = _by_relation(edge_index, edge_type, senders, receivers, layer.num_relations)
         relations = graph.senders // max(1, senders)
         Wx = _mapped(layer, None if every else x_j).flatten(0, 1)  # [relations * senders, outputs]
-        y = aggregate(graph, Wx, _shares(graph.receivers, relations, layer.num_relations, Wx.dtype) if mean else None)
+        y = aggregate(graph, Wx, shares(relations, graph.receivers, layer.num_relations, Wx.dtype) if mean else None)
     if type(layer).twin_of.__name__ == "RGCNConv":
         y = y.to(torch.promote_types(y.dtype, torch.get_default_dtype()))  # to whose zeros it adds
     if layer.root is not None:
@@ -107,7 +99,7 @@ def _of_pairs(layer: Any, x: Tensor, graph: Graph, relations: Tensor, sending: P
     paths = reads(sending.place, graph.receivers, (sending.rows.num_receivers, graph.num_receivers))
     if not mean:
         return aggregate(paths, Wx)
-    return aggregate(paths, Wx, paths.sort_edges(_shares(graph.receivers, relations, layer.num_relations, Wx.dtype)))
+    return aggregate(paths, Wx, paths.sort_edges(shares(relations, graph.receivers, layer.num_relations, Wx.dtype)))
 
 
 def _by_bases(V: Tensor, x: Tensor | None) -> Tensor:
