@@ -145,3 +145,9 @@ def test_c_gets_no_fake_tensors() -> None:
         assert lowering.compiled(mode.from_tensor(real)) is None
         assert lowering.compiled(real, torch.empty(3)) is None
     assert lowering.compiled(real.to("meta")) is None
+
+
+def test_edges_of_some_rows_come_row_by_row() -> None:
+    rows, edges = lowering.edges_of(torch.tensor([0, 2, 2, 3]), torch.tensor([2, 0, 1, 0]))
+    assert rows.tolist() == [0, 1, 1, 3, 3]
+    assert edges.tolist() == [2, 0, 1, 0, 1]

@@ -92,10 +92,5 @@ def _cut(given: Any, graph: Graph, nodes: Tensor, edges: Tensor) -> Any:
 
 def _rows(x: Any, nodes: Tensor) -> Any:
     if isinstance(x, SparseFeatures):
-        offsets = x.graph.offsets
-        degrees = offsets[nodes + 1] - offsets[nodes]
-        starts = torch.cat([degrees.new_zeros(1), degrees.cumsum(0)])
-        kept = torch.repeat_interleave(offsets[nodes] - starts[:-1], degrees) + torch.arange(int(starts[-1]))
-        words = Graph.from_csr(starts, x.graph.senders[kept], x.graph.num_senders)
-        return SparseFeatures(words, x.weight[kept])
+        return x[nodes]
     return x.index_select(-2 if x.is_floating_point() else -1, nodes)

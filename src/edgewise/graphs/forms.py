@@ -87,6 +87,12 @@ def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:
     return torch.repeat_interleave(rows, offsets.diff(), output_size=num_edges)
 
 
+def edges_of(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The edges of some rows, one row after the other: the place of each one's row among `rows`, and its number."""
+    starts, stops = offsets[rows], offsets[rows + 1]
+    return torch.repeat_interleave(stops - starts), senders_of(starts, stops)
+
+
 def offsets_of(degrees: Tensor) -> Tensor:
     """CSR row offsets [I + 1] of row lengths [I]."""
     return torch.nn.functional.pad(degrees.cumsum(0), (1, 0))

@@ -184,9 +184,7 @@ class _Places:
         if ranges is not None:
             starts, stops = (self.of(group[:, None], bound[node]) for bound in ranges)  # [I', R]
         else:
-            degree = self.graph.in_degrees()[node]
-            row = torch.repeat_interleave(torch.arange(len(node), device=node.device), degree)
-            edge = lowering.senders_of(self.graph.offsets[node], self.graph.offsets[node] + degree)
+            row, edge = lowering.edges_of(self.graph.offsets, node)
             starts, stops = (self.of(group[row], self.graph.senders[edge] + end) for end in (0, 1))
             starts, stops = starts[:, None], stops[:, None]
         at = slice(None) if row is None else row

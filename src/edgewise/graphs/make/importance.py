@@ -116,9 +116,7 @@ def sample_layers(
 
 def _between(graph: Graph, receivers: Tensor, senders: Tensor) -> tuple[Graph, Tensor]:
     """The graph of the edges from some senders, which ascend, to some receivers; and which edges those are."""
-    starts, stops = graph.offsets[receivers], graph.offsets[receivers + 1]
-    edges = lowering.senders_of(starts[:, None], stops[:, None])
-    rows = torch.repeat_interleave(stops - starts)
+    rows, edges = lowering.edges_of(graph.offsets, receivers)
     place = torch.full((graph.num_senders,), -1, device=graph.device)
     place[senders] = torch.arange(len(senders), device=graph.device)
     inside = place[graph.senders[edges]] >= 0

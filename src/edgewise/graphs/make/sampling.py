@@ -229,9 +229,7 @@ def _draw(
     graph: Graph, nodes: Tensor, fanout: int, generator: torch.Generator, weight: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """(place of the receiver in `nodes`, edge) of those edges of the nodes that have the least -log(u_e) / w_e."""
-    starts, stops = graph.offsets[nodes], graph.offsets[nodes + 1]
-    edges = lowering.senders_of(starts[:, None], stops[:, None])
-    rows = torch.repeat_interleave(stops - starts)
+    rows, edges = lowering.edges_of(graph.offsets, nodes)
     if weight is not None:
         wrong = edges[~((weight[edges] >= 0) & (weight[edges] < torch.inf))]
         if len(wrong):

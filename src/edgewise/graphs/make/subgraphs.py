@@ -111,16 +111,14 @@ def rooted_copies(graph: Graph, hops: int) -> Copies:
     key = torch.arange(n, device=graph.device) * (n + 1)  # root · n + node
     distance = torch.zeros_like(key)
     for hop in range(1, whole_number(hops, "hops", least=1) + 1):
-        _, senders = _listened_to(graph, key % n)
-        found = torch.cat([key, key.repeat_interleave(graph.in_degrees()[key % n]) // n * n + senders]).unique()
+        listening, senders = _listened_to(graph, key % n)
+        found = torch.cat([key, key[listening] // n * n + senders]).unique()
         far = torch.full_like(found, hop)
         far[torch.searchsorted(found, key)] = distance
         key, distance = found, far
     sizes = lowering.counts(key // n, n)
-    place = lowering.offsets_of(sizes)
     root, neighbor = graph.receivers, graph.senders
-    rows = lowering.senders_of(place[root, None], place[root + 1, None])  # of each edge, the nodes around its root
-    copy = torch.arange(len(root), device=graph.device).repeat_interleave(sizes[root])
+    copy, rows = lowering.edges_of(lowering.offsets_of(sizes), root)  # of each edge, the nodes around its root
     node = key[rows] % n
     marks = torch.stack([distance[rows], (node == neighbor[copy]).long()], -1)
     return Copies(_induced(graph, copy, node, len(root)), node, marks)
@@ -141,6 +139,5 @@ def _induced(graph: Graph, copy: Tensor, node: Tensor, copies: int) -> Graph:
 
 def _listened_to(graph: Graph, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """Of some nodes the edges, each as the place of its receiver among `nodes` and its sender."""
-    starts, stops = graph.offsets[nodes], graph.offsets[nodes + 1]
-    place = torch.arange(len(nodes), device=graph.device).repeat_interleave(stops - starts)
-    return place, graph.senders[lowering.senders_of(starts[:, None], stops[:, None])]
+    place, edges = lowering.edges_of(graph.offsets, nodes)
+    return place, graph.senders[edges]

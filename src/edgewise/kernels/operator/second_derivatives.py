@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.call import Aggregate, Attend
 from edgewise.kernels.scores import Score
 
@@ -32,14 +33,14 @@ def weighted_sum(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor]) 
     m = x.index_select(1, index)
     if weight is not None:
         m = m * (weight.index_select(1, edge) if edge.numel() else weight).unsqueeze(-1)
-    rows = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    rows = receivers_of(offsets, index.shape[0])
     return x.new_zeros(x.shape[0], offsets.shape[0] - 1, *x.shape[2:]).index_add(1, rows, m)
 
 
 def weight_gradient(dy: Tensor, x: Tensor, structure: Sequence[Tensor], heads: int) -> Tensor:
     """The gradient to the weights [B, E, heads] of a sum, by differentiable operations."""
     offsets, index, edge = structure[:3]
-    receivers = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    receivers = receivers_of(offsets, index.shape[0])
     dw = (dy.index_select(1, receivers) * x.index_select(1, index)).sum(-1)
     dw = dw.sum(-1, keepdim=True) if heads == 1 else dw
     return torch.zeros_like(dw).index_copy(1, edge.long(), dw) if edge.numel() else dw

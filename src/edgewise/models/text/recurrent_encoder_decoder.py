@@ -13,7 +13,7 @@ from edgewise import layers
 from edgewise.configuration import Count
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
-from edgewise.graphs.derived import cached
+from edgewise.graphs.forms import edges_of
 from edgewise.kernels import dropout
 from edgewise.models.signature import Signature, TokenPairs, accepted
 
@@ -193,11 +193,6 @@ class RecurrentEncoderDecoder(nn.Module):
         return self.head(dropout(z, self.settings.dropout, self.training)), state
 
 
-@cached
-def _counts(graph: Graph) -> Tensor:
-    return graph.in_degrees()
-
-
 def receivers(graph: Graph, rows: Tensor) -> Graph:
     """Some receivers of a graph, in that order, with all their senders.
 
@@ -206,10 +201,5 @@ def receivers(graph: Graph, rows: Tensor) -> Graph:
         >>> receivers(graph, torch.tensor([1, 0, 1])).senders.tolist()
         [1, 0, 1, 1]
     """
-    counts = _counts(graph)[rows]
-    starts = graph.offsets[rows].repeat_interleave(counts)
-    place = torch.arange(len(starts), device=rows.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
-    edges = torch.stack(
-        [graph.senders[starts + place], torch.arange(len(rows), device=rows.device).repeat_interleave(counts)]
-    )
-    return Graph.from_edge_index(edges, graph.num_senders, len(rows))
+    places, edges = edges_of(graph.offsets, rows)
+    return Graph.from_edge_index(torch.stack([graph.senders[edges], places]), graph.num_senders, len(rows))

@@ -14,6 +14,7 @@ from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.forms import edges_of
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
@@ -214,10 +215,8 @@ class KnowledgeGraph(Task):
         answers = self._answers(None)
         reads = answers.to(queries.device)
         of = queries[:, 0] * self.kinds + queries[:, 1]
-        starts, counts = reads.offsets[of], reads.offsets[of + 1] - reads.offsets[of]
-        rows = torch.arange(len(of), device=of.device).repeat_interleave(counts)
-        within = torch.arange(len(rows), device=of.device) - (counts.cumsum(0) - counts)[rows]
-        return rows, reads.senders[starts[rows] + within]
+        rows, edges = edges_of(reads.offsets, of)
+        return rows, reads.senders[edges]
 
     @cached
     def _answers(self, _: None) -> Graph:

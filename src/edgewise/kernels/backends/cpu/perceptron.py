@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import product_reverse_of, product_structure_of
 from edgewise.kernels.messages import Map
 from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
@@ -277,7 +278,7 @@ def _composed(
     """The same by differentiable operations."""
     if edges is not None:
         offsets, senders = edges.forward[:2]
-        receivers = torch.repeat_interleave(offsets.diff(), output_size=senders.shape[0])
+        receivers = receivers_of(offsets, senders.shape[0])
         own = x if epsilon is None else (1 + epsilon) * x
         x = own.index_add(0, receivers, x.index_select(0, senders))
     h = functional.linear(x, W_1, b_1)

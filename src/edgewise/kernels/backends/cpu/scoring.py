@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import PRODUCTS, adjacency
 from edgewise.kernels.backends.cpu.features import address, along, check_ends, start, wide_dtype
 from edgewise.kernels.operator.gradients import gradients
@@ -74,7 +75,7 @@ def _softmax(s: Tensor, offsets: Tensor, out: Tensor, dp: Tensor | None = None) 
 
 def _softmax_gradient(p: Tensor, dp: Tensor, offsets: Tensor) -> Tensor:
     """The same by differentiable operations."""
-    receivers = torch.repeat_interleave(offsets.diff(), output_size=p.shape[1])
+    receivers = receivers_of(offsets, p.shape[1])
     mean = p.new_zeros(p.shape[0], offsets.shape[0] - 1, p.shape[2]).index_add(1, receivers, p * dp)
     return p * (dp - mean.index_select(1, receivers))
 
@@ -184,7 +185,7 @@ def _additive_gradients(own: Additive, _: Any, ds: Tensor, needed: Sequence[bool
 
 def _composed_additive(own: Additive) -> Tensor:
     offsets, index = own.structure[0], own.structure[1].long()
-    receivers = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    receivers = receivers_of(offsets, index.shape[0])
     z = own.a.index_select(1, receivers) + own.b.index_select(1, index)
     return functional.leaky_relu(z if own.x is None else z + own.x, own.slope)
 

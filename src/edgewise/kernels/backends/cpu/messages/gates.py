@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import adjacency, matrix
 from edgewise.kernels.backends.cpu.features import WIDE
 from edgewise.kernels.messages import Activation, shifted_softplus
@@ -91,7 +92,7 @@ def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
 def _z(own: Terms) -> tuple[Tensor, Tensor, Tensor]:
     """z_ij [B, E, H, C] by differentiable operations; the receivers and senders of all edges."""
     offsets, senders = own.structure[0], own.structure[1].long()
-    receivers = torch.repeat_interleave(offsets.diff(), output_size=senders.shape[0])
+    receivers = receivers_of(offsets, senders.shape[0])
     z = own.b.index_select(1, senders)
     if own.a is not None:
         z = z + (own.a if own.a.shape[1] == 1 else own.a.index_select(1, receivers))

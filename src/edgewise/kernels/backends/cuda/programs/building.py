@@ -6,6 +6,8 @@ Everything here is PyTorch on the graph's own device, built once per graph. Rows
 import torch
 from torch import Tensor
 
+from edgewise.graphs.forms import receivers_of
+
 CHUNK = 512  # edges of a row that one program takes; a longer row is cut
 
 
@@ -73,7 +75,7 @@ def windows(offsets: Tensor, index: Tensor, columns: int) -> list[Tensor]:
     Cost        O(E log E) on the device, O(E) memory, two synchronisations for the sizes
     """
     rows = offsets.shape[0] - 1
-    row = torch.repeat_interleave(offsets.diff(), output_size=index.shape[0])
+    row = receivers_of(offsets, index.shape[0])
     pair = torch.div(row, WINDOW, rounding_mode="floor") * columns + index
     ordered, order = torch.sort(pair)
     fresh = torch.ones_like(ordered, dtype=torch.bool)
