@@ -20,7 +20,7 @@ from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
 from edgewise.tasks.text.pretrained import TOKENIZER as KEPT
-from edgewise.tasks.text.pretrained import read_tokenizer
+from edgewise.tasks.text.pretrained import keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, Tokenizer
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
@@ -83,12 +83,12 @@ class SmilesRegression(GraphRegression):
 
     def keep(self, run: Path) -> None:
         """Write the tokenizer into a run folder."""
-        (run / KEPT).write_text(self.tokenizer.to_json(), encoding="utf-8")
+        keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
-        if (run / KEPT).is_file():
-            self.use(read_tokenizer(run / KEPT), self.graphs)
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found, self.graphs)
 
     def _framed(self, tokens: Sequence[int]) -> Tensor:
         return framed(self.name, tokens, self.length, (self.tokenizer.begin, self.tokenizer.end))

@@ -27,7 +27,7 @@ from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.masked import text_graph
-from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
     CharacterTokenizer,
@@ -118,14 +118,13 @@ class OwnTexts(OwnExamples):
 
     def keep(self, run: Path) -> None:
         super().keep(run)
-        (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+        keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
         """Go on with the tokens of a run folder or of another library's model, where it has some."""
-        if (run / TOKENIZER).is_file():
-            found = read_tokenizer(run / TOKENIZER)
-            if found.to_json() != self.tokenizer.to_json():
-                self.use(found)
+        found = kept_tokenizer(run)
+        if found is not None and found.to_json() != self.tokenizer.to_json():
+            self.use(found)
 
     def preprocessing(self) -> dict[str, Any]:
         ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end}
@@ -214,7 +213,4 @@ def text_table(
 
 def tokenizer_of(run: str) -> Tokenizer | None:
     """The tokens that a run has kept, or None."""
-    place = Path(run).expanduser() / TOKENIZER
-    if not run or not place.is_file():
-        return None
-    return read_tokenizer(place)
+    return kept_tokenizer(Path(run).expanduser()) if run else None

@@ -21,7 +21,7 @@ from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.text.corpus import Corpus, Source, read_corpus
 from edgewise.tasks.text.denoising import Denoising, Noise
 from edgewise.tasks.text.masked import MaskedTokens, text_graph
-from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import HOLE, Tokenizer, learn_tokenizer, with_masks
 from edgewise.tasks.text.translation import Manner
 
@@ -87,11 +87,11 @@ class DocumentClassification(GraphClassification):
         self.signature = Tokens(tokenizer.size, len(corpus.classes), length=self.reading.length, whole_graph=True)
 
     def keep(self, run: Path) -> None:
-        (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+        keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
-        if (run / TOKENIZER).is_file():
-            self.use(read_tokenizer(run / TOKENIZER))
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found)
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """A document of the data, as "test:7", or one by its text."""
@@ -143,11 +143,11 @@ class MaskedDocuments(MaskedTokens):
         return self.reading.framed(self.tokenizer, tokens)
 
     def keep(self, run: Path) -> None:
-        (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+        keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
-        if (run / TOKENIZER).is_file():
-            self.use(read_tokenizer(run / TOKENIZER), self.reading.length)
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found, self.reading.length)
 
 
 class DenoisedDocuments(Denoising):

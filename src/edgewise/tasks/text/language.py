@@ -28,7 +28,7 @@ from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
-from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import Tokenizer
 
 SHAKESPEARE = Remote(
@@ -104,12 +104,12 @@ class Text(Classification):
     def keep(self, run: Path) -> None:
         """Write the tokenizer into a run folder, where there is one."""
         if self.tokenizer is not None:
-            (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+            keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
-        if (run / TOKENIZER).is_file():
-            self.use(read_tokenizer(run / TOKENIZER))
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found)
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph over `length` characters (default: the context); the data's own graph is causal."""

@@ -55,8 +55,18 @@ class PretrainedTokenizer:
         return json.dumps(kept, ensure_ascii=False)
 
 
+def keep_tokenizer(run: Path, tokenizer: tokenization.Tokenizer) -> None:
+    """Write a tokenizer into a run folder."""
+    (run / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+
+
+def kept_tokenizer(folder: Path) -> tokenization.Tokenizer | None:
+    """The tokenizer of a run folder, or of a folder with another library's model, where it has one."""
+    return read_tokenizer(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else None
+
+
 def read_tokenizer(path: Path) -> tokenization.Tokenizer:
-    """The tokenizer of a run folder, or of a folder with another library's model, by its `tokenizer.json`.
+    """The tokenizer in a `tokenizer.json`, of a run folder or beside another library's model.
 
     Errors      DataError for a file that is neither, or a model without a token to begin or to end a text
     """

@@ -22,7 +22,7 @@ from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.text.pretrained import TOKENIZER, read_tokenizer
+from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
 
 MAX_BYTES = 1 << 25
@@ -149,12 +149,12 @@ class Translation(Classification):
 
     def keep(self, run: Path) -> None:
         """Write the tokenizer into a run folder."""
-        (run / TOKENIZER).write_text(self.tokenizer.to_json(), encoding="utf-8")
+        keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder, where it has one."""
-        if (run / TOKENIZER).is_file():
-            self.use(read_tokenizer(run / TOKENIZER))
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found)
 
     def source_graph(self, pattern: Pattern, length: int) -> Graph:
         """The encoder's graph over a source; the data's own is complete."""
