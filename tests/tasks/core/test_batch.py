@@ -10,7 +10,6 @@ from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Sample, com
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks import planted
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
-from edgewise.tasks.core.classification import mean_cross_entropy
 from edgewise.tasks.links.prediction import PairBatch
 from edgewise.tasks.text.translation import PairBatch as SentencePairs
 
@@ -32,9 +31,12 @@ def test_split_gives_every_example_once(count: int, parts: int) -> None:
 
 def test_split_losses_weighted_by_size_are_the_whole_loss() -> None:
     batch, weight = examples(7), torch.randn(4, 2)
-    whole = mean_cross_entropy((batch.x @ weight).mean(1), batch)
-    parts = sum(mean_cross_entropy((p.x @ weight).mean(1), p) * p.size for p in batch.split(3)) / batch.size
-    torch.testing.assert_close(parts, whole)
+
+    def loss(part: Batch) -> torch.Tensor:
+        return functional.cross_entropy((part.x @ weight).mean(1), part.target)
+
+    parts = sum(loss(part) * part.size for part in batch.split(3)) / batch.size
+    torch.testing.assert_close(parts, loss(batch))
 
 
 def test_what_cannot_be_split_comes_whole_every_time() -> None:
@@ -124,8 +126,3 @@ def test_an_edgeless_graph_serves_a_model_that_reads_none() -> None:
     alone = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
     graph, x = Batch(alone, torch.randn(5, 3, 4), torch.zeros(5)).inputs
     assert graph.num_edges == 0 and x.shape == (5, 3, 4)
-
-
-def test_mean_cross_entropy_is_torchs() -> None:
-    outputs, batch = torch.randn(6, 2), examples(6)
-    assert torch.equal(mean_cross_entropy(outputs, batch), functional.cross_entropy(outputs, batch.target))

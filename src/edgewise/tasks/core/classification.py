@@ -119,18 +119,6 @@ class Classification(Task):
 PLAIN = Objective()
 
 
-def mean_cross_entropy(outputs: Tensor, batch: Batch) -> Tensor:
-    """-1/M Σ_m log softmax(o_m)[t_m] over the batch's M targets.
-
-    Example
-        >>> from edgewise.graphs import complete
-        >>> batch = Batch(complete(1), torch.zeros(1, 3), target=torch.tensor([2]))
-        >>> mean_cross_entropy(torch.tensor([[0.0, 0.0, 0.0]]), batch)  # log 3
-        tensor(1.0986)
-    """
-    return cross_entropy(batch.read(outputs), batch.target.reshape(-1))
-
-
 def classification_score(outputs: Tensor, batch: Batch, objective: Objective = PLAIN) -> dict[str, Tensor]:
     """Sums over the batch: the objective as "loss", correct predictions as "accuracy", and how many as "count".
 
