@@ -123,9 +123,9 @@ def write_library(folder: Path) -> None:
 
     check_native()
     home, headers = Path(native.__file__).parent, Path(cpu.__file__).parent / "cpp"
-    built = Path(str(native.library.__file__)).with_name(KERNELS)  # type: ignore[union-attr]
+    built = Path(str(native.library.__file__)).with_name(KERNELS)
     if not built.is_file():
-        raise ExportError(f"there is no {KERNELS} beside {native.library.__file__}: reinstall edgewise (Linux only)")  # type: ignore[union-attr]
+        raise ExportError(f"there is no {KERNELS} beside {native.library.__file__}: reinstall edgewise (Linux only)")
     torch_home = Path(str(torch.__file__)).parent
     includes = [torch_home / "include", torch_home / "include" / "torch" / "csrc" / "api" / "include", home, headers]
     with whole(folder / KERNELS) as unfinished:

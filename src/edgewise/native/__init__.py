@@ -7,7 +7,7 @@ torch, so that both share one OpenMP runtime and its threads.
 import importlib
 import os
 import warnings
-from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -18,7 +18,7 @@ NOT_BUILT = (
 )
 
 
-def _load() -> tuple[ModuleType | None, tuple[str, str]]:
+def _load() -> tuple[Any, tuple[str, str]]:
     try:
         return importlib.import_module("edgewise.native._native"), NOT_BUILT
     except ModuleNotFoundError:
@@ -27,6 +27,7 @@ def _load() -> tuple[ModuleType | None, tuple[str, str]]:
         return None, (f"edgewise cannot load its C++ kernels ({error})", "reinstall edgewise on this machine")
 
 
+library: Any  # who calls it has asked whether it is there
 library, (WHY_NOT, REMEDY) = _load()
 _told = False
 

@@ -29,17 +29,17 @@ class Run(NamedTuple):
         """The rows of some graphs, by their numbers."""
         starts = chosen.new_empty(len(chosen) + 1)
         run = cls(chosen, bounds, starts, 0)
-        return run._replace(total=library.run_starts(run.places(), starts.data_ptr()))  # type: ignore[union-attr]
+        return run._replace(total=library.run_starts(run.places(), starts.data_ptr()))
 
     def places(self) -> Any:
         """The same as the kernels read it, for as long as this lives."""
-        return library.Chosen(len(self.chosen), self.chosen.data_ptr(), self.bounds.data_ptr())  # type: ignore[union-attr]
+        return library.Chosen(len(self.chosen), self.chosen.data_ptr(), self.bounds.data_ptr())
 
     def copied(self, values: Tensor, dim: int) -> Tensor:
         """These rows of values, whose dimension `dim` has the rows of all graphs."""
         out, (values, *extent) = self._room(values, dim), _readable(values, dim)
         places = values.data_ptr(), out.data_ptr()
-        library.copy_runs(self.places(), values.element_size(), *extent, *places)  # type: ignore[union-attr]
+        library.copy_runs(self.places(), values.element_size(), *extent, *places)
         return out
 
     def renumbered(
@@ -51,13 +51,13 @@ class Run(NamedTuple):
         """
         out, (values, *extent) = self._room(values, dim, more), _readable(values, dim)
         places = values.data_ptr(), out.data_ptr(), 0 if first is None else first.data_ptr(), to.data_ptr()
-        library.renumber_runs(self.places(), values.element_size(), *extent, *places)  # type: ignore[union-attr]
+        library.renumber_runs(self.places(), values.element_size(), *extent, *places)
         return out
 
     def numbers(self) -> Tensor:
         """For each row the number of its graph among the chosen ones."""
         out = self.chosen.new_empty(self.total)
-        library.number_runs(self.places(), out.data_ptr())  # type: ignore[union-attr]
+        library.number_runs(self.places(), out.data_ptr())
         return out
 
     def _room(self, values: Tensor, dim: int, more: int = 0) -> Tensor:

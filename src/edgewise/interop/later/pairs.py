@@ -84,7 +84,7 @@ class Pairs(Numbers):
         x, z = first.rows.values, second.rows.values
         out = x.new_empty(len(first.index))
         places = (t.data_ptr() for t in (first.index, second.index, x, z, out))
-        library.pair_dots(DTYPES[x.dtype], threads(), len(out), x.shape[1], *places)  # type: ignore[union-attr]
+        library.pair_dots(DTYPES[x.dtype], threads(), len(out), x.shape[1], *places)
         return out
 
 
@@ -106,7 +106,7 @@ class Scaled(Numbers):
         """y, and each of them added to its row at an index."""
         y, rows = y.clone(memory_format=torch.contiguous_format), self.rows
         places = (t.data_ptr() for t in (index, rows.index, rows.rows.values, self.g, y))
-        library.pair_spread(DTYPES[y.dtype], threads(), len(index), *y.shape, *places)  # type: ignore[union-attr]
+        library.pair_spread(DTYPES[y.dtype], threads(), len(index), *y.shape, *places)
         return y
 
 

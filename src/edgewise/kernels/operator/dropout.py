@@ -100,7 +100,7 @@ def _compute(own: Drop) -> Tensor:
         with torch.cuda.device_of(own.x):
             return on_gpu.drop(own.x, own.p, own.seed)
     x, y = own.x.contiguous(), own.empty()
-    library.drop(DTYPES[x.dtype], threads(), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
+    library.drop(DTYPES[x.dtype], threads(), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())
     return y
 
 

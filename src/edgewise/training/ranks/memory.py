@@ -34,7 +34,6 @@ class SharedSum:
     """
 
     def __init__(self, file: int, rank: int, processes: list[int], window: int) -> None:
-        assert native.library is not None
         own_cores = len(os.sched_getaffinity(0)) >= len(processes)
         self.native = native.library.SharedSum(file, rank, processes, window, AWAKE if own_cores else CROWDED)
 
@@ -81,7 +80,6 @@ def shared_sum(tensors: Iterable[Tensor] = ()) -> SharedSum | None:
 
 def _created(size: int, window: int) -> int:
     """A file in memory that is large enough; -1 where there is none."""
-    assert native.library is not None
     try:
         file = os.memfd_create("edgewise")
         os.ftruncate(file, native.library.SharedSum.bytes_of(size, window))

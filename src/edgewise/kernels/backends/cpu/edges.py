@@ -61,15 +61,13 @@ def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 def matrix(x: Tensor) -> Any:
     """[B, N, ...] with rows that are contiguous, as the kernels read it."""
     between = x.stride()
-    return library.Matrix(x.data_ptr(), between[0], between[1])  # type: ignore[union-attr]
+    return library.Matrix(x.data_ptr(), between[0], between[1])
 
 
 def adjacency(offsets: Tensor, index: Tensor, edge: Tensor | None = None) -> Any:
     """A graph as the kernels read it; edge e has number edge[e], or e where edge is empty."""
     number = 0 if edge is None or not edge.numel() else edge.data_ptr()
-    return library.Adjacency(  # type: ignore[union-attr]
-        offsets.numel() - 1, index.numel(), offsets.data_ptr(), index.data_ptr(), number
-    )
+    return library.Adjacency(offsets.numel() - 1, index.numel(), offsets.data_ptr(), index.data_ptr(), number)
 
 
 class EdgesAttention(Attention):
@@ -120,7 +118,7 @@ def _check_vectors(own: Attention) -> None:
 
 def _attention(own: Attention) -> Any:
     """The call as both kernels read it."""
-    call, v = library.Attention(), own.v  # type: ignore[union-attr]
+    call, v = library.Attention(), own.v
     call.threads, call.score, call.scale, call.slope = threads(), own.score, own.scale, own.slope
     call.batch, call.senders, call.heads, call.values = v.shape
     call.graph = adjacency(*own.structure)
@@ -142,7 +140,7 @@ def _attend(own: EdgesAttention) -> tuple[Tensor, Tensor, Tensor]:
     call.y, call.lse = matrix(y), lse.data_ptr()
     if positive.numel():
         call.positive = positive.data_ptr()
-    library.attend(DTYPES[y.dtype], call)  # type: ignore[union-attr]
+    library.attend(DTYPES[y.dtype], call)
     return results
 
 
@@ -160,7 +158,7 @@ def _attend_gradient(own: EdgesAttentionGradient) -> tuple[Tensor, ...]:
         call.da = da.data_ptr()
     if dbias.numel():
         call.dbias = dbias.data_ptr()
-    library.attend_gradient(DTYPES[dv.dtype], call)  # type: ignore[union-attr]
+    library.attend_gradient(DTYPES[dv.dtype], call)
     return results
 
 
@@ -172,7 +170,7 @@ attend = Operator("attend_edges", EdgesAttention, _attend, attend_gradient, comp
 
 
 def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0) -> Any:
-    call = library.Product()  # type: ignore[union-attr]
+    call = library.Product()
     call.threads, call.reduce, call.graph = threads(), reduce, graph
     call.batch, call.senders, call.heads, call.channels = x.shape
     call.x = matrix(x)
@@ -186,7 +184,7 @@ def _product(own: Product) -> Tensor:
     y = own.empty()
     call = _product_call(own.x, own.weight, adjacency(*own.structure), own.reduce)
     call.y = matrix(y)
-    library.product(DTYPES[y.dtype], call)  # type: ignore[union-attr]
+    library.product(DTYPES[y.dtype], call)
     return y
 
 
@@ -194,7 +192,7 @@ def _product_gradient(own: ProductGradient) -> Tensor:
     dweight = own.empty()
     call = _product_call(own.x, None, adjacency(*own.structure))
     call.g, call.out, call.weight_heads = matrix(own.dy), dweight.data_ptr(), own.weight_heads
-    library.product_gradient(DTYPES[dweight.dtype], call)  # type: ignore[union-attr]
+    library.product_gradient(DTYPES[dweight.dtype], call)
     return dweight
 
 
@@ -204,7 +202,7 @@ def pair_gradient(graph: Graph, dy: Tensor, x: Tensor) -> Tensor:
     call = _product_call(ones, None, adjacency(*structure_of(graph)))
     out = x.new_empty(graph.num_edges, x.shape[-1])
     call.g, call.out, call.weight_heads, call.both = matrix(dy.reshape(ones.shape)), out.data_ptr(), x.shape[-1], True
-    library.product_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    library.product_gradient(DTYPES[x.dtype], call)
     return out
 
 
@@ -212,7 +210,7 @@ def _extreme_share(own: ExtremeShare) -> Tensor:
     share = own.empty()
     call = _product_call(own.x, own.weight, adjacency(*own.structure))
     call.y, call.g, call.out = matrix(own.y), matrix(own.dy), share.data_ptr()
-    library.extreme_share(DTYPES[share.dtype], call)  # type: ignore[union-attr]
+    library.extreme_share(DTYPES[share.dtype], call)
     return share
 
 
@@ -223,10 +221,10 @@ def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     of_x, of_weight = own.needed
     if own.weight is not None and of_weight:
         call.out = dweight.data_ptr()
-        library.extreme_weight_gradient(DTYPES[dx.dtype], call)  # type: ignore[union-attr]
+        library.extreme_weight_gradient(DTYPES[dx.dtype], call)
     if of_x:
         call.graph, call.out = adjacency(*own.reverse), dx.data_ptr()
-        library.extreme_gradient(DTYPES[dx.dtype], call)  # type: ignore[union-attr]
+        library.extreme_gradient(DTYPES[dx.dtype], call)
     return dx, dweight
 
 

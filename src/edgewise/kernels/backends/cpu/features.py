@@ -127,7 +127,7 @@ def check_ends(offsets: Tensor, edges: int) -> None:
 
 
 def _vectors(heads: int, vectors: int, channels: int, batch: int, out: Tensor) -> Any:
-    call = library.Vectors()  # type: ignore[union-attr]
+    call = library.Vectors()
     call.threads, call.batch, call.heads, call.vectors, call.channels = threads(), batch, heads, vectors, channels
     call.out = out.data_ptr()
     return call
@@ -135,7 +135,7 @@ def _vectors(heads: int, vectors: int, channels: int, batch: int, out: Tensor) -
 
 def along(offsets: Tensor, edges: int) -> Any:
     """A graph as kernels read it that look up no senders."""
-    return library.Adjacency(offsets.shape[0] - 1, edges, offsets.data_ptr(), 0, 0)  # type: ignore[union-attr]
+    return library.Adjacency(offsets.shape[0] - 1, edges, offsets.data_ptr(), 0, 0)
 
 
 def address(x: Tensor | None) -> int:
@@ -158,7 +158,7 @@ def _dots(own: Dots) -> Tensor:
     call = _vectors(heads, x.shape[2], channels, batch, out)
     call.graph, call.u, call.x, call.x_batch_stride = along(own.offsets, x.shape[1]), u.data_ptr(), x.data_ptr(), apart
     call.x_row_stride = x.stride(1)
-    library.edge_dots(DTYPES[out.dtype], call)  # type: ignore[union-attr]
+    library.edge_dots(DTYPES[out.dtype], call)
     return out
 
 
@@ -168,7 +168,7 @@ def _sums(own: Sums) -> Tensor:
     call = _vectors(w.shape[2], x.shape[2], x.shape[3], w.shape[0], out)
     call.graph, call.w, call.x, call.x_batch_stride = along(own.offsets, x.shape[1]), w.data_ptr(), x.data_ptr(), apart
     call.x_row_stride = x.stride(1)
-    library.edge_sums(DTYPES[out.dtype], call)  # type: ignore[union-attr]
+    library.edge_sums(DTYPES[out.dtype], call)
     return out
 
 
@@ -176,7 +176,7 @@ def _spread(own: Spread) -> Tensor:
     out, w, u = own.empty(), own.w.contiguous(), own.u.contiguous()
     call = _vectors(w.shape[2], own.vectors, u.shape[3], w.shape[0], out)
     call.graph, call.w, call.u = along(own.offsets, w.shape[1]), w.data_ptr(), u.data_ptr()
-    library.edge_spread(DTYPES[out.dtype], call)  # type: ignore[union-attr]
+    library.edge_spread(DTYPES[out.dtype], call)
     return out
 
 
@@ -237,7 +237,7 @@ def _pairs(own: Pairs) -> Tensor:
     call = _vectors(heads, heads, channels, batch, out)
     call.graph, call.u, call.x = adjacency(*own.structure), q.data_ptr(), k.data_ptr()
     call.x_batch_stride, call.x_row_stride = k.stride()[:2]
-    library.edge_dots(DTYPES[out.dtype], call)  # type: ignore[union-attr]
+    library.edge_dots(DTYPES[out.dtype], call)
     return out
 
 

@@ -68,7 +68,7 @@ class HeadsGradient(Arguments):
 
 
 def _call(x: Tensor, y: Tensor, weight: Tensor) -> Any:
-    call = library.Heads()  # type: ignore[union-attr]
+    call = library.Heads()
     call.threads, call.rows, (call.heads, call.inputs, call.outputs) = threads(), x.shape[:2].numel(), weight.shape
     call.x, call.y, call.weight = x.data_ptr(), y.data_ptr(), weight.data_ptr()
     return call
@@ -76,13 +76,13 @@ def _call(x: Tensor, y: Tensor, weight: Tensor) -> Any:
 
 def _product(own: Heads) -> Tensor:
     y, x, weight = own.empty(), own.x.contiguous(), own.weight.contiguous()
-    library.by_heads(DTYPES[y.dtype], _call(x, y, weight))  # type: ignore[union-attr]
+    library.by_heads(DTYPES[y.dtype], _call(x, y, weight))
     return y
 
 
 def _gradient(own: HeadsGradient) -> Tensor:
     weight, x, y = own.empty(), own.x.contiguous(), own.y.contiguous()
-    library.by_heads_gradient(DTYPES[x.dtype], _call(x, y, weight))  # type: ignore[union-attr]
+    library.by_heads_gradient(DTYPES[x.dtype], _call(x, y, weight))
     return weight
 
 
@@ -121,8 +121,8 @@ class _Combined(torch.autograd.Function):
         m, y = x.new_empty(graph.num_edges, channels), x.new_empty(graph.num_receivers, channels)
         call = _combining(graph, x, weight)
         call.set_results(m.data_ptr())
-        library.combine(kind, call)  # type: ignore[union-attr]
-        library.pool(kind, threads(), 0, *y.shape, offsets.data_ptr(), m.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
+        library.combine(kind, call)
+        library.pool(kind, threads(), 0, *y.shape, offsets.data_ptr(), m.data_ptr(), y.data_ptr())
         return y
 
     @staticmethod
@@ -136,7 +136,7 @@ class _Combined(torch.autograd.Function):
         dx, dw = (torch.empty_like(one) if needed else None for one, needed in wanted)
         call = _combining(ctx.graph, x, weight)
         call.set_gradients(*(0 if one is None else one.data_ptr() for one in (dy, dx, dw)))
-        library.combine_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+        library.combine_gradient(DTYPES[x.dtype], call)
         return dx, dw, None
 
 
@@ -149,7 +149,7 @@ def _side_by_side(x: Tensor) -> Tensor:
 def _combining(graph: Graph, x: Tensor, weight: Tensor) -> Any:
     places = x.data_ptr(), weight.data_ptr()
     transpose = adjacency(*product_reverse_of(graph))
-    return library.Combined(threads(), *x.shape[1:], transpose, *x.stride()[:2], *places)  # type: ignore[union-attr]
+    return library.Combined(threads(), *x.shape[1:], transpose, *x.stride()[:2], *places)
 
 
 def _composed(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:

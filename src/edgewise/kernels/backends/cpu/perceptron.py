@@ -97,11 +97,11 @@ def _fits(x: Tensor, up: Map, down: Map, norm: Norm) -> bool:
 
 def summed(x: Tensor, own: float, edges: Places) -> Tensor:
     """own x_i + Σ_j x_j, x [N, C]."""
-    x, call = _rows(x), library.Product()  # type: ignore[union-attr]
+    x, call = _rows(x), library.Product()
     y = torch.empty_like(x)
-    call.threads, call.channels, call.own, call.graph = threads(), x.shape[1], own, library.Adjacency(*edges)  # type: ignore[union-attr]
-    call.x, call.y = (library.Matrix(rows.data_ptr(), 0, rows.stride(0)) for rows in (x, y))  # type: ignore[union-attr]
-    library.product(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+    call.threads, call.channels, call.own, call.graph = threads(), x.shape[1], own, library.Adjacency(*edges)
+    call.x, call.y = (library.Matrix(rows.data_ptr(), 0, rows.stride(0)) for rows in (x, y))
+    library.product(DTYPES[x.dtype], call)
     return y
 
 
@@ -112,7 +112,7 @@ def _rows(x: Tensor) -> Tensor:
 def _activate(z: Tensor, kind: int) -> Tensor:
     """σ(z); of ReLU in the place of z."""
     h = z if kind == RELU else torch.empty_like(z)
-    library.activate(DTYPES[z.dtype], threads(), kind, z.numel(), z.data_ptr(), h.data_ptr())  # type: ignore[union-attr]
+    library.activate(DTYPES[z.dtype], threads(), kind, z.numel(), z.data_ptr(), h.data_ptr())
     return h
 
 
@@ -120,7 +120,7 @@ def _slope(z: Tensor, dh: Tensor, kind: int, h: Tensor | None) -> Tensor:
     """Put σ'(z) ∘ dh in the place of dh, and σ(z) in h; the sums of the first over all rows."""
     sums = dh.new_empty(dh.shape[1])
     place = 0 if h is None else h.data_ptr()
-    library.activate_gradient(  # type: ignore[union-attr]
+    library.activate_gradient(
         DTYPES[z.dtype], threads(), kind, *dh.shape, z.data_ptr(), dh.data_ptr(), sums.data_ptr(), place
     )
     return sums
@@ -201,7 +201,7 @@ class _Normalised(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         ctx.norm, ctx.edges, ctx.own = norm, edges, 1.0 if epsilon is None else 1 + epsilon.item()
         rows, inputs = x.shape
-        width = library.perceptron_lanes(DTYPES[x.dtype])  # type: ignore[union-attr]
+        width = library.perceptron_lanes(DTYPES[x.dtype])
         width *= -(-W_1.shape[0] // width)
         room = x.new_empty((rows + 2) * width + (0 if edges is None else rows * inputs))
         y, (mean, variance) = x.new_empty(rows, W_2.shape[0]), norm[:2]
@@ -209,7 +209,7 @@ class _Normalised(torch.autograd.Function):
         if edges is not None:
             call.set_sum(*edges.graph, ctx.own, s)
         call.set_results(y.data_ptr(), mean.data_ptr(), variance.data_ptr())
-        library.perceptron(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+        library.perceptron(DTYPES[x.dtype], call)
         ctx.width = width
         ctx.save_for_backward(x, W_1, b_1, W_2, b_2, epsilon, scale, shift, room)
         return y
@@ -235,7 +235,7 @@ class _Normalised(torch.autograd.Function):
             places = edges.transpose or edges.graph  # for ε alone nothing is summed back
             call.set_sum(*places, ctx.own, ds.data_ptr())
         call.set_gradients(dy.data_ptr(), *map(_place, (dx, *grads, dscale, dshift)))
-        library.perceptron_gradient(DTYPES[x.dtype], call)  # type: ignore[union-attr]
+        library.perceptron_gradient(DTYPES[x.dtype], call)
         depsilon = None if ds is None or not wanted[5] else _dot(ds, x, epsilon)
         return dx, *grads, depsilon, dscale, dshift, None, None
 
@@ -260,13 +260,13 @@ def _normalised(
     sums = mean + 2 * row
     sizes, read = (rows, inputs, W_1.shape[0], W_2.shape[0]), sums if s else x.data_ptr()
     places = *map(_place, given), z, mean, mean + row
-    call = library.Perceptron(threads(), *sizes, eps, momentum, read, *places)  # type: ignore[union-attr]
+    call = library.Perceptron(threads(), *sizes, eps, momentum, read, *places)
     return call, sums, (x, given)
 
 
 def _dot(x: Tensor, y: Tensor, like: Tensor) -> Tensor:
     """Σ x ∘ y, the same bits at any number of threads."""
-    total = library.dot(DTYPES[x.dtype], threads(), x.numel(), x.data_ptr(), y.data_ptr())  # type: ignore[union-attr]
+    total = library.dot(DTYPES[x.dtype], threads(), x.numel(), x.data_ptr(), y.data_ptr())
     return torch.full_like(like, total)
 
 

@@ -30,7 +30,7 @@ class _Pool(torch.autograd.Function):
         torch.cumsum(sizes, 0, out=offsets[1:])
         y = x.new_empty(len(sizes), x.shape[1])
         place = x.data_ptr(), y.data_ptr()
-        library.pool(DTYPES[x.dtype], threads(), kind, *y.shape, offsets.data_ptr(), *place)  # type: ignore[union-attr]
+        library.pool(DTYPES[x.dtype], threads(), kind, *y.shape, offsets.data_ptr(), *place)
         ctx.kind, ctx.shape = kind, x.shape
         ctx.save_for_backward(x if kind == MAX else None, sizes, offsets, y if kind == MAX else None)
         return y
@@ -44,7 +44,7 @@ class _Pool(torch.autograd.Function):
             return *gradients(partial(_composed, sizes, ctx.kind), [x], [dy]), None, None
         dx, dy = dy.new_empty(ctx.shape), dy.contiguous()
         places = (0 if one is None else one.data_ptr() for one in (x, y))
-        library.pool_gradient(  # type: ignore[union-attr]
+        library.pool_gradient(
             DTYPES[dy.dtype], threads(), ctx.kind, *dy.shape, offsets.data_ptr(), *places, dy.data_ptr(), dx.data_ptr()
         )
         return dx, None, None

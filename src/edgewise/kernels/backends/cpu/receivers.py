@@ -36,7 +36,6 @@ def edges_by_receiver(
         offsets = receivers.new_empty(num_receivers + 1)
         index = senders.new_empty(senders.shape, dtype=torch.int32)
         order = torch.empty_like(index) if numbered else index.new_empty(0)
-    assert native.library is not None
     inside = native.library.by_receiver(
         native.threads(), senders.shape[0], num_receivers, num_senders, receivers.data_ptr(), senders.data_ptr(),
         *(offsets.data_ptr(), index.data_ptr(), order.data_ptr() if numbered else 0),

@@ -65,11 +65,11 @@ class SoftmaxGradient(Arguments):
 
 
 def _softmax(s: Tensor, offsets: Tensor, out: Tensor, dp: Tensor | None = None) -> Tensor:
-    call, s = library.Softmax(), s.contiguous()  # type: ignore[union-attr]
+    call, s = library.Softmax(), s.contiguous()
     dp = None if dp is None else dp.contiguous()
     call.threads, (call.batch, edges, call.heads) = threads(), s.shape
     call.graph, call.s, call.dp, call.out = along(offsets, edges), s.data_ptr(), address(dp), out.data_ptr()
-    library.edge_softmax(DTYPES[s.dtype], call)  # type: ignore[union-attr]
+    library.edge_softmax(DTYPES[s.dtype], call)
     return out
 
 
@@ -151,12 +151,12 @@ class AdditiveGradient(Additive):
 
 
 def _additive(own: Additive, out: Tensor, ds: Tensor | None = None, da: Tensor | None = None) -> None:
-    call, a, b, (x, apart) = library.Ends(), own.a.contiguous(), own.b.contiguous(), start(own.x)  # type: ignore[union-attr]
+    call, a, b, (x, apart) = library.Ends(), own.a.contiguous(), own.b.contiguous(), start(own.x)
     ds = None if ds is None else ds.contiguous()
     call.threads, call.slope, (call.batch, _, call.heads), call.senders = threads(), own.slope, a.shape, b.shape[1]
     call.graph, call.a, call.b, call.x = adjacency(*own.structure), a.data_ptr(), b.data_ptr(), address(x)
     call.x_batch_stride, call.ds, call.out, call.da = apart, address(ds), out.data_ptr(), address(da)
-    library.edge_ends(DTYPES[out.dtype], call)  # type: ignore[union-attr]
+    library.edge_ends(DTYPES[out.dtype], call)
 
 
 def _additive_scores(own: Additive) -> Tensor:

@@ -205,7 +205,6 @@ def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int
 
 
 def _pairs_of_ranges(starts: Tensor, stops: Tensor, senders: int) -> int:
-    assert library is not None
     starts, stops = starts.contiguous(), stops.contiguous()
     tiling = library.Tiling()
     tiling.receivers, tiling.senders = len(starts), senders
@@ -321,7 +320,7 @@ class TilesAttentionGradient(TilesAttention):
 
 def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
     """The call as both kernels read it."""
-    call = library.Tiling()  # type: ignore[union-attr]
+    call = library.Tiling()
     call.threads, call.scale = threads(), own.scale
     if own.dropout > 0:
         call.dropout, call.seed = own.dropout, int(own.seed)
@@ -345,7 +344,7 @@ def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
     call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
     call.set_finite(finite.data_ptr())
-    library.attend_tiles(DTYPES[v.dtype], call)  # type: ignore[union-attr]
+    library.attend_tiles(DTYPES[v.dtype], call)
     return results
 
 
@@ -358,7 +357,7 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
     if own.bias is not None and own.needed[3]:
         call.set_dbias(dbias.shape[0], dbias.data_ptr())
-    library.attend_tiles_gradient(DTYPES[v.dtype], call)  # type: ignore[union-attr]
+    library.attend_tiles_gradient(DTYPES[v.dtype], call)
     return results
 
 

@@ -134,7 +134,7 @@ class FeaturedGradient(Featured):
 
 def _call(own: Featured) -> tuple[Any, list[Tensor | None]]:
     """The call as both kernels read it, and the tensors that must live as long."""
-    call = library.FeaturedAttention()  # type: ignore[union-attr]
+    call = library.FeaturedAttention()
     q, k, v = (rows_contiguous(t) for t in (own.q, own.k, own.v))
     (x, apart), (bias, bias_apart) = features.start(own.x), features.start(own.bias)
     keys, values = (None if t is None else t.contiguous() for t in (own.keys, own.values))
@@ -153,7 +153,7 @@ def _attend(own: Featured) -> tuple[Tensor, Tensor]:
     y, p = results = own.empty()
     call, held = _call(own)
     call.y, call.p = edges.matrix(y), features.address(p) if p.numel() else 0
-    library.attend_features(DTYPES[y.dtype], call)  # type: ignore[union-attr]
+    library.attend_features(DTYPES[y.dtype], call)
     del held
     return results
 
@@ -165,7 +165,7 @@ def _attend_gradient(own: FeaturedGradient) -> tuple[Tensor, ...]:
     call.dq, call.dk, call.dv = map(edges.matrix, results[:3])
     for name, result in zip(("dx", "dkey_weight", "dvalue_weight", "dbias"), results[3:], strict=True):
         setattr(call, name, result.data_ptr() if result.numel() else 0)
-    library.attend_features_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
+    library.attend_features_gradient(DTYPES[dy.dtype], call)
     del held
     return results
 

@@ -101,7 +101,7 @@ def coupled(graph: Graph, message: TensorProduct, plan: Plan, own: Run) -> tuple
 
 def _call(graph: Graph, plan: Plan, h: Tensor, weight: Tensor, harmonics: Tensor) -> Any:
     count, tensors = len(plan.paths), (h, weight, harmonics)
-    return library.Coupled(  # type: ignore[union-attr]
+    return library.Coupled(
         threads(), h.shape[2], h.shape[1], count, harmonics.shape[1], plan.outputs, plan.sums, count,
         plan.paths.data_ptr(), plan.coefficients.data_ptr(), adjacency(*structure_of(graph)),
         *(t.data_ptr() for t in tensors),
@@ -114,7 +114,7 @@ def _sums(graph: Graph, plan: Plan, leaves: Sequence[Tensor]) -> Tensor:
     call = _call(graph, plan, h, weight, harmonics)
     y = h.new_empty(graph.num_receivers, plan.outputs, h.shape[-1])
     call.set_results(y.data_ptr())
-    library.couple(DTYPES[h.dtype], call)  # type: ignore[union-attr]
+    library.couple(DTYPES[h.dtype], call)
     return y
 
 
@@ -146,5 +146,5 @@ class _Coupled(torch.autograd.Function):
         results = [torch.empty_like(t) if want else None for t, want in pairs]
         places = [0 if t is None else t.data_ptr() for t in results]
         call.set_gradients(adjacency(*product_reverse_of(graph)), dy.data_ptr(), dsums.data_ptr(), *places)
-        library.couple_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
+        library.couple_gradient(DTYPES[dy.dtype], call)
         return None, None, None, None, *results

@@ -81,7 +81,7 @@ def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
         call.transpose = adjacency(*own.reverse[:3])
     if a is not None:
         call.one = a.shape[1] == 1 and own.structure[0].shape[0] > 2
-        call.a = library.Matrix(a.data_ptr(), 0, 0) if call.one else matrix(a)  # type: ignore[union-attr]
+        call.a = library.Matrix(a.data_ptr(), 0, 0) if call.one else matrix(a)
     if e is not None:
         call.e, call.e_batch_stride = e.data_ptr(), e.stride(0) if e.shape[0] > 1 else 0
     if weight is not None:
@@ -187,7 +187,7 @@ class GatesGradient(Gates):
 
 
 def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
-    call = library.Gates()  # type: ignore[union-attr]
+    call = library.Gates()
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
     call.kind, call.own = own.kind, 0.0 if own.own is None else float(own.own)
     setattr(call, f"{prefix}t", result.data_ptr())
@@ -201,7 +201,7 @@ def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, 
 def _gates(own: Gates) -> tuple[Tensor, Tensor]:
     sums, signs = results = own.empty()
     call, held = _call(own, "", sums, signs)
-    library.gates(DTYPES[sums.dtype], call)  # type: ignore[union-attr]
+    library.gates(DTYPES[sums.dtype], call)
     del held
     return results
 
@@ -210,7 +210,7 @@ def _gates_gradient(own: GatesGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
     call, held = _call(own, "d", dy, own.signs)
     _fill(call, ("da", "db", "de", "dweight", "dx", "down"), results)
-    library.gates_gradient(DTYPES[dy.dtype], call)  # type: ignore[union-attr]
+    library.gates_gradient(DTYPES[dy.dtype], call)
     del held
     return results
 
@@ -276,13 +276,13 @@ def _scores(own: Scores) -> tuple[Tensor, Tensor]:
     s, signs = results = own.empty()
     call, held = _scores_call(own, signs)
     call.s = s.data_ptr()
-    library.edge_scores(DTYPES[s.dtype], call)  # type: ignore[union-attr]
+    library.edge_scores(DTYPES[s.dtype], call)
     del held
     return results
 
 
 def _scores_call(own: Scores, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
-    call, readout = library.Scores(), own.readout.contiguous()  # type: ignore[union-attr]
+    call, readout = library.Scores(), own.readout.contiguous()
     held = [*_arguments(call, own), readout]
     call.heads, call.slope, call.readout, call.signs = readout.shape[0], own.slope, readout.data_ptr(), signs.data_ptr()
     return call, held
@@ -293,7 +293,7 @@ def _scores_gradient(own: ScoresGradient) -> tuple[Tensor, ...]:
     call, held = _scores_call(own, own.signs)
     call.ds = ds.data_ptr()
     _fill(call, ("da", "db", "de", "dweight", "dreadout"), results)
-    library.edge_scores_gradient(DTYPES[ds.dtype], call)  # type: ignore[union-attr]
+    library.edge_scores_gradient(DTYPES[ds.dtype], call)
     del held
     return results
 

@@ -240,7 +240,7 @@ def _arguments(
 ) -> tuple[Any, list[int]]:
     """The call as the kernel reads it, with contiguous tensors, without results; and the widths of all layers."""
     a, b, e_ij, s_ij, *weights = given
-    call = library.Network()  # type: ignore[union-attr]
+    call = library.Network()
     call.threads, call.activation = threads(), ACTIVATIONS[message.activation]
     call.collected = len(message.maps) + 1 if summed else message.hidden
     call.reach = 0.0 if message.edges is None else message.edges.reach or 0.0
@@ -261,7 +261,7 @@ def _results(graph: Graph, message: Network[Any], summed: bool, tensors: Sequenc
     y = some.new_empty(graph.num_receivers, widths[call.collected - 1]) if call.collected else None
     r = None if summed else some.new_empty(graph.num_edges, widths[-1])
     call.set_results(_at(y), _at(r))
-    library.network(DTYPES[some.dtype], call)  # type: ignore[union-attr]
+    library.network(DTYPES[some.dtype], call)
     return tuple(t for t in (y, r) if t is not None)
 
 
@@ -285,7 +285,7 @@ def _gradients(
         call.set_map_gradient(number, _at(weight), _at(bias))
     if b is not None:
         call.transpose = native.adjacency(*native.product_reverse_of(graph))
-    library.network_gradient(DTYPES[some.dtype], call)  # type: ignore[union-attr]
+    library.network_gradient(DTYPES[some.dtype], call)
     return totals
 
 
