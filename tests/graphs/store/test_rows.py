@@ -52,6 +52,8 @@ def test_what_is_read_often_stays(tmp_path: Path) -> None:
     everything[torch.arange(NODES)]
     everything[torch.arange(NODES)]
     assert (everything.hits, everything.reads) == (NODES, NODES)
+    assert everything.measured() == {"cache_hits": 0.5, "bytes_read": NODES * stored.row_bytes}
+    assert everything.measured() == {"cache_hits": 0.0, "bytes_read": 0}
 
 
 @compiled

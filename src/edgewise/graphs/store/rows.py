@@ -41,6 +41,7 @@ class StoredRows:
 
     def __init__(self, stored: Stored, cache: int = 0) -> None:
         self.stored, self.mapped, self.hits, self.reads = stored, stored.mapped(), 0, 0
+        self._before = 0, 0
         self.shape, self.row_bytes = torch.Size(stored.shape), stored.row_bytes
         self.rows: Any = None
         if native.library is not None and self.row_bytes:
@@ -72,3 +73,9 @@ class StoredRows:
             raise DataError(f"{self.stored.path}: there is no row {int(numbers[-1 - hits])} of {len(self):,}")
         self.hits, self.reads = self.hits + hits, self.reads + len(numbers) - hits
         return found
+
+    def measured(self) -> dict[str, float]:
+        """Since the last call: the share of rows that were in the cache, and the bytes that were read."""
+        hits, reads = self.hits - self._before[0], self.reads - self._before[1]
+        self._before = self.hits, self.reads
+        return {"cache_hits": hits / max(1, hits + reads), "bytes_read": reads * self.row_bytes}

@@ -46,7 +46,6 @@ class StoredLinks(LinkPrediction):
         self.rows, self.missing, self.workers = rows, missing, options.workers
         self.epoch_size = cut.graph.num_edges - len(missing)
         self.contents = f"{cut.graph.num_receivers:,} nodes on disk, {self.epoch_size:,} edges to train on"
-        self.before = 0, 0
 
     def describe(self) -> str:
         held = self.cut.valid.shape[1], self.cut.test.shape[1]
@@ -82,10 +81,7 @@ class StoredLinks(LinkPrediction):
         return StoredPairBatch(around, self.x, _target(links, none), pairs=pairs)
 
     def measured(self) -> dict[str, float]:
-        """Since the last call: the share of rows that were in the cache, and the bytes of features that were read."""
-        hits, reads = self.rows.hits - self.before[0], self.rows.reads - self.before[1]
-        self.before = self.rows.hits, self.rows.reads
-        return {"cache_hits": hits / max(1, hits + reads), "bytes_read": reads * self.rows.row_bytes}
+        return self.rows.measured()
 
     @property
     def typical(self) -> str:

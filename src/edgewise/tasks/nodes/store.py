@@ -36,7 +36,6 @@ class StoredNodes(SampledNodes):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")
         super().__init__(name, nodes, fanouts, inductive=False, workers=workers)
         self.rows = rows
-        self.before = 0, 0
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every node of a split with all of its neighbours."""
@@ -52,10 +51,7 @@ class StoredNodes(SampledNodes):
         return self.rows.read(nodes)
 
     def measured(self) -> dict[str, float]:
-        """Since the last call: the share of rows that were in the cache, and the bytes of features that were read."""
-        hits, reads = self.rows.hits - self.before[0], self.rows.reads - self.before[1]
-        self.before = self.rows.hits, self.rows.reads
-        return {"cache_hits": hits / max(1, hits + reads), "bytes_read": reads * self.rows.row_bytes}
+        return self.rows.measured()
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if len(self.splits["test"]) <= MOST_DRAWN:
