@@ -18,7 +18,7 @@ from torch import Tensor
 
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import edges, features, heads, scoring
-from edgewise.kernels.backends.cpu.messages import gates
+from edgewise.kernels.backends.cpu.messages import activations
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
 from edgewise.kernels.operator.attention import DOT, Attention, composed
@@ -309,5 +309,5 @@ def _scores(
         return scoring.additive(own_ends)
     assert isinstance(score, GatedAdditive)
     a = score.a.to(q.dtype).expand(q.shape[2:])
-    own = gates.Scores(rows_contiguous(q), rows_contiguous(k), x, weight, structure, reverse, a, score.slope)
-    return gates.scores(own)[0]
+    own = activations.Scores(rows_contiguous(q), rows_contiguous(k), x, weight, structure, reverse, a, score.slope)
+    return activations.scores(own)[0]

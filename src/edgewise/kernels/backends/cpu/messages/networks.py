@@ -13,8 +13,8 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
 from edgewise.kernels.backends.cpu import edges as native
-from edgewise.kernels.backends.cpu.messages import coupling, gates
-from edgewise.kernels.backends.cpu.messages.gates import ACTIVATIONS
+from edgewise.kernels.backends.cpu.messages import activations, coupling
+from edgewise.kernels.backends.cpu.messages.activations import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
@@ -65,8 +65,8 @@ def cost_of(call: Collect, own: Callable[[Call], Cost]) -> Cost:
 def run(call: Collect, own: Run) -> Tensor | Results:
     """A record; `own` runs an `Aggregate` or a `Collect` of tensors or of a network."""
     graph, message, reduce = call.graph, call.message, call.reduce
-    if isinstance(message, EdgeNetwork | Filter) and (gate := _gate(message, reduce)) is not None:
-        return _by_gates(graph, gate, message, reduce)
+    if isinstance(message, EdgeNetwork | Filter) and (network := _activation(message, reduce)) is not None:
+        return _by_activations(graph, network, message, reduce)
     if isinstance(message, Filter) and message.both_ways and _is_plain(message):
         weight = message.weight
         weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
@@ -142,8 +142,8 @@ def _kept_copies(graph: Graph) -> dict[int, Graph]:
     return {}
 
 
-def _gate(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | None:
-    """The network of messages that the kernel of gates makes and sums: an activation of a_i + b_j + W e_ij."""
+def _activation(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | None:
+    """The network of messages that the kernel of activations makes and sums: those of a_i + b_j + W e_ij."""
     one_way = isinstance(message, EdgeNetwork) or not message.both_ways
     network = message.network if one_way and reduce in ("sum", "mean") else None
     if (
@@ -160,7 +160,7 @@ def _gate(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | No
     return None if far or wide or len(message.dtypes) > 1 else network
 
 
-def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter, reduce: str | None) -> Tensor:
+def _by_activations(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter, reduce: str | None) -> Tensor:
     a, b, e, _, weight, shift = network.tensors()[:6]
     x = message.senders if isinstance(message, Filter) else None
     assert b is not None
@@ -168,7 +168,7 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
         a = shift.unsqueeze(0)
     elif shift is not None:
         b = b + shift
-    total = _gated(graph, (a, b, e, weight, x, None), ACTIVATIONS[network.activation])
+    total = _activated(graph, (a, b, e, weight, x, None), ACTIVATIONS[network.activation])
     sums = total.reshape(total.shape[0], graph.num_receivers, -1)
     if isinstance(message, Filter) and message.normalised is not None:
         y = _share(sums, message.normalised)
@@ -177,8 +177,8 @@ def _by_gates(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter,
     return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
 
 
-def _gated(graph: Graph, leaves: Sequence[Tensor | None], kind: int, callers: bool = False) -> Tensor:
-    """The sums of gates of a [I or 1, C], b, e, the weight, x and a number `own`."""
+def _activated(graph: Graph, leaves: Sequence[Tensor | None], kind: int, callers: bool = False) -> Tensor:
+    """The sums of activations of a [I or 1, C], b, e, the weight, x and a number `own`."""
     a, b, e, weight, x, factor = leaves
     assert b is not None
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
@@ -186,7 +186,8 @@ def _gated(graph: Graph, leaves: Sequence[Tensor | None], kind: int, callers: bo
     structure = (native.callers_structure_of if callers else native.structure_of)(graph)
     a, x = (None if t is None else t[None, :, None] for t in (a, x))
     e = None if e is None else e.unsqueeze(0)
-    return gates.gates(gates.Gates(a, b[None, :, None], e, weight, structure, reverse, x, factor, kind))[0]
+    own = activations.Activations(a, b[None, :, None], e, weight, structure, reverse, x, factor, kind)
+    return activations.activations(own)[0]
 
 
 def beside_own(
@@ -194,7 +195,7 @@ def beside_own(
 ) -> Tensor:
     """factor x_i + Σ_j ReLU(x_j + W e_ij + b) [N, C]; e_ij itself without a W, in the caller's order or the graph's."""
     a = None if shift is None else shift.unsqueeze(0)
-    return _gated(graph, (a, x, e, weight, None, factor), ACTIVATIONS[functional.relu], callers).view(x.shape)
+    return _activated(graph, (a, x, e, weight, None, factor), ACTIVATIONS[functional.relu], callers).view(x.shape)
 
 
 def _share(total: Tensor, epsilon: float) -> Tensor:

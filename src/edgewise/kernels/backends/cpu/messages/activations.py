@@ -131,7 +131,7 @@ def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
 
 
 @dataclass(slots=True)
-class Gates(Terms):
+class Activations(Terms):
     """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ.
 
     A sum of ReLUs alone may have `own` b_i added to it, a number, where receivers are senders. The second result are
@@ -164,7 +164,7 @@ class Gates(Terms):
 
 
 @dataclass(slots=True)
-class GatesGradient(Gates):
+class ActivationsGradient(Activations):
     """Those of the call, its results, the gradient to the sums, and which of its differentiable fields need one."""
 
     sums: Tensor | None
@@ -173,8 +173,8 @@ class GatesGradient(Gates):
     needed: Sequence[bool]
 
     def check(self) -> None:
-        Gates.check(self)
-        sums, signs = Gates.empty(self)
+        Activations.check(self)
+        sums, signs = Activations.empty(self)
         check_rows("dy", self.dy, tuple(sums.shape), self.b.dtype, strided=True)
         check_rows("signs", self.signs, tuple(signs.shape), torch.int64)
         expect(len(self.needed) == 6, f"needed has {len(self.needed)} values, but must have 6")
@@ -186,7 +186,7 @@ class GatesGradient(Gates):
         return *_empty(self, self.needed[:5], self.x), own
 
 
-def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
+def _call(own: Activations, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
     call = library.Gates()
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
     call.kind, call.own = own.kind, 0.0 if own.own is None else float(own.own)
@@ -198,7 +198,7 @@ def _call(own: Gates, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, 
     return call, [*held, x]
 
 
-def _gates(own: Gates) -> tuple[Tensor, Tensor]:
+def _activations(own: Activations) -> tuple[Tensor, Tensor]:
     sums, signs = results = own.empty()
     call, held = _call(own, "", sums, signs)
     library.gates(DTYPES[sums.dtype], call)
@@ -206,7 +206,7 @@ def _gates(own: Gates) -> tuple[Tensor, Tensor]:
     return results
 
 
-def _gates_gradient(own: GatesGradient) -> tuple[Tensor, ...]:
+def _activations_gradient(own: ActivationsGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
     call, held = _call(own, "d", dy, own.signs)
     _fill(call, ("da", "db", "de", "dweight", "dx", "down"), results)
@@ -215,7 +215,7 @@ def _gates_gradient(own: GatesGradient) -> tuple[Tensor, ...]:
     return results
 
 
-def _composed_gates(own: Gates) -> Tensor:
+def _composed_sums(own: Activations) -> Tensor:
     z, receivers, senders = _z(own)
     g = next(activation for activation, kind in ACTIVATIONS.items() if kind == own.kind)(z)
     zeros = g.new_zeros(g.shape[0], own.structure[0].shape[0] - 1, *g.shape[2:])
@@ -224,8 +224,8 @@ def _composed_gates(own: Gates) -> Tensor:
     return sums if own.own is None else sums + own.own * own.b
 
 
-gates_gradient = Operator("gates_gradient", GatesGradient, _gates_gradient, on_cpu=True)
-gates = Operator("gates", Gates, _gates, gates_gradient, _composed_gates, on_cpu=True)
+activations_gradient = Operator("edge_activations_gradient", ActivationsGradient, _activations_gradient, on_cpu=True)
+activations = Operator("edge_activations", Activations, _activations, activations_gradient, _composed_sums, on_cpu=True)
 
 
 # Scores
