@@ -174,7 +174,7 @@ void dots(Rows<Sum<S>> own, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
 
 // out[e][g] = a_g · LeakyReLU(q_eg + x_eg).
 template <class S, int G, int Fixed>
-void gates(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
+void gated_scores(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows, int64_t n, int any, Sum<S>* out) {
   sums_of<S, G, Fixed>(own, rows, n, any, out, [=](auto q, auto x, int at, const auto& get) EDGEWISE_INLINE_LAMBDA {
     const auto z = q + x;
     return get(a + at) * (z > 0 ? z : z * slope);
@@ -333,7 +333,7 @@ using Adding = void (*)(std::array<const Sum<S>*, Sums>, Rows<S>, int64_t, int, 
 template <class S, int G>
 struct Loops {
   decltype(&dots<S, G, 0>) dots;
-  decltype(&gates<S, G, 0>) gates;
+  decltype(&gated_scores<S, G, 0>) gated_scores;
   Adding<S, 1> add_rows;
   Adding<S, 2> add_rows_twice;
   decltype(&add_positive<S, G, 0>) add_positive;
@@ -341,7 +341,7 @@ struct Loops {
   static Loops choose(int channels) {
     return for_channels<S>(channels, [](auto fixed) {
       constexpr int C = fixed.value;
-      return Loops{EDGEWISE_ISA::dots<S, G, C>, EDGEWISE_ISA::gates<S, G, C>, EDGEWISE_ISA::add_rows<S, G, C, 1>,
+      return Loops{EDGEWISE_ISA::dots<S, G, C>, EDGEWISE_ISA::gated_scores<S, G, C>, EDGEWISE_ISA::add_rows<S, G, C, 1>,
                    EDGEWISE_ISA::add_rows<S, G, C, 2>, EDGEWISE_ISA::add_positive<S, G, C>};
     });
   }

@@ -187,7 +187,7 @@ class ActivationsGradient(Activations):
 
 
 def _call(own: Activations, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
-    call = library.Gates()
+    call = library.Activations()
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
     call.kind, call.own = own.kind, 0.0 if own.own is None else float(own.own)
     setattr(call, f"{prefix}t", result.data_ptr())
@@ -201,7 +201,7 @@ def _call(own: Activations, prefix: str, result: Tensor, signs: Tensor) -> tuple
 def _activations(own: Activations) -> tuple[Tensor, Tensor]:
     sums, signs = results = own.empty()
     call, held = _call(own, "", sums, signs)
-    library.gates(DTYPES[sums.dtype], call)
+    library.edge_activations(DTYPES[sums.dtype], call)
     del held
     return results
 
@@ -210,7 +210,7 @@ def _activations_gradient(own: ActivationsGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
     call, held = _call(own, "d", dy, own.signs)
     _fill(call, ("da", "db", "de", "dweight", "dx", "down"), results)
-    library.gates_gradient(DTYPES[dy.dtype], call)
+    library.edge_activations_gradient(DTYPES[dy.dtype], call)
     del held
     return results
 

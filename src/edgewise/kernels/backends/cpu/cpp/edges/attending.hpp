@@ -123,7 +123,7 @@ struct Attending {
       by_channel.dots(own, rows(others, b, h * C, index, along), n, C, s);
       if (scale != 1) multiply(s, n * G, all(scale));
     } else if (call.score == GATED) {
-      by_channel.gates(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, along), n, C, s);
+      by_channel.gated_scores(own, (const A*)call.a + h * C, slope, rows(others, b, h * C, index, along), n, C, s);
     } else if (call.score == ADDITIVE) {
       const A* mine[W / G];
       std::fill_n(mine, W / G, own.x);
@@ -190,8 +190,8 @@ struct Attending {
   void by_sender(int64_t b, int h, const Part& part, const A* stats, A* ds_out, double* da);
   void by_receiver(int64_t b, int h, const Part& part, const A* ds_in, double* da);
   void prepare(int64_t b, int64_t first, int64_t count, int h, A* stats);
-  void through_gates(int h, const A* x, const Rows<S>& others, int64_t n, const A* weight, bool begins, bool ends,
-                     A* dx, double* da);
+  void through_gated_scores(int h, const A* x, const Rows<S>& others, int64_t n, const A* weight, bool begins, bool ends,
+                            A* dx, double* da);
 };
 
 // What an edge of some heads takes, its exponentials included, in multiplications.

@@ -63,8 +63,8 @@ EDGEWISE_APART void Attending<S, G>::by_sender(int64_t b, int h, const Part& par
       } else if (call.score == ADDITIVE) {
         add_units(s + from * G, count, dk);
       } else if (call.score == GATED) {
-        through_gates(h, own.x + r * call.k.row_stride, rows(call.q, b, h * C, index + from, 0), count, ds + from * G,
-                      part.rows > 1 || t == first, part.rows > 1 || t + n == last, dk, da);
+        through_gated_scores(h, own.x + r * call.k.row_stride, rows(call.q, b, h * C, index + from, 0), count, ds + from * G,
+                             part.rows > 1 || t == first, part.rows > 1 || t + n == last, dk, da);
       }
     }
   }
@@ -77,8 +77,8 @@ EDGEWISE_APART void Attending<S, G>::by_sender(int64_t b, int h, const Part& par
 // The gradients of GATED to one end x of some edges and to a. LeakyReLU' is 1 or the slope, so Σ ds LeakyReLU'(z) follows
 // from the sum of ds and that over positive z. And LeakyReLU(z) = LeakyReLU'(z) z, where z is the sum of both ends.
 template <class S, int G>
-EDGEWISE_INLINE void Attending<S, G>::through_gates(int h, const A* x, const Rows<S>& others, int64_t n, const A* weight,
-                                                     bool begins, bool ends, A* dx, double* da) {
+EDGEWISE_INLINE void Attending<S, G>::through_gated_scores(int h, const A* x, const Rows<S>& others, int64_t n, const A* weight,
+                                                            bool begins, bool ends, A* dx, double* da) {
   A *total = room.data() + 2 * G * (C + D) + W, *positive = total + W;
   if (begins) std::memset(total, 0, (W + G * C) * sizeof(A));
   add_units(weight, n, total);
@@ -125,8 +125,8 @@ EDGEWISE_APART void Attending<S, G>::by_receiver(int64_t b, int h, const Part& p
       if (call.score == DOT)
         by_channel.add_rows({ds + from * G}, keys, count, C, {dq}, e == first && part.begins);
       else
-        through_gates(h, own.x + r * call.q.row_stride, keys, count, ds + from * G, part.rows > 1 || e == first,
-                      part.rows > 1 || e + n == last, dq, da);
+        through_gated_scores(h, own.x + r * call.q.row_stride, keys, count, ds + from * G, part.rows > 1 || e == first,
+                             part.rows > 1 || e + n == last, dq, da);
     }
   }
   if (reads_keys && !std::is_same_v<S, A>) narrowed(place, G * C, 1, row(call.dq, b, i, h * C));

@@ -86,14 +86,15 @@ void bind_features(nb::module_& module) {
   pointer(terms, "dweight", &Terms::dweight);
   pointer(terms, "signs", &Terms::signs);
 
-  nb::class_<Gates, Terms> gates(module, "Gates");
-  gates.def(nb::init<>()).def_rw("kind", &Gates::kind).def_rw("own", &Gates::own).def_rw("x", &Gates::x);
-  pointer(gates, "down", &Gates::down);
-  pointer(gates, "t", &Gates::t);
-  pointer(gates, "y", &Gates::y);
-  pointer(gates, "dt", &Gates::dt);
-  pointer(gates, "dy", &Gates::dy);
-  pointer(gates, "dx", &Gates::dx);
+  nb::class_<Activations, Terms> activations(module, "Activations");
+  activations.def(nb::init<>()).def_rw("kind", &Activations::kind);
+  activations.def_rw("own", &Activations::own).def_rw("x", &Activations::x);
+  pointer(activations, "down", &Activations::down);
+  pointer(activations, "t", &Activations::t);
+  pointer(activations, "y", &Activations::y);
+  pointer(activations, "dt", &Activations::dt);
+  pointer(activations, "dy", &Activations::dy);
+  pointer(activations, "dx", &Activations::dx);
 
   nb::class_<Scores, Terms> scores(module, "Scores");
   scores.def(nb::init<>()).def_rw("heads", &Scores::heads).def_rw("slope", &Scores::slope);
@@ -151,8 +152,8 @@ void bind_features(nb::module_& module) {
   module.def("edge_spread", &run<Vectors, &FeaturesTable::spread>);
   module.def("edge_softmax", &run<Softmax, &FeaturesTable::softmax>);
   module.def("edge_ends", &run<Ends, &FeaturesTable::ends>);
-  module.def("gates", &run<Gates, &FeaturesTable::gates>);
-  module.def("gates_gradient", &run<Gates, &FeaturesTable::gates_gradient>);
+  module.def("edge_activations", &run<Activations, &FeaturesTable::activations>);
+  module.def("edge_activations_gradient", &run<Activations, &FeaturesTable::activations_gradient>);
   module.def("edge_scores", &run<Scores, &FeaturesTable::scores>);
   module.def("edge_scores_gradient", &run<Scores, &FeaturesTable::scores_gradient>);
   module.def("attend_features", &run<FeaturedAttention, &FeaturesTable::attention>);

@@ -1,6 +1,6 @@
 // Features of edges for one instruction set: compiled once for each, under its own namespace.
 #include "features/attention.hpp"
-#include "features/gates.hpp"
+#include "features/activations.hpp"
 #include "features/heads.hpp"
 #include "features/scores.hpp"
 
@@ -13,8 +13,8 @@ const FeaturesTable features_table = {
     {spread<float>, spread<double>, nullptr},
     {softmax<float>, softmax<double>, nullptr},
     {ends<float>, ends<double>, nullptr},
-    {gates<float>, gates<double>, nullptr},
-    {gates_gradient<float>, gates_gradient<double>, nullptr},
+    {activations<float>, activations<double>, nullptr},
+    {activations_gradient<float>, activations_gradient<double>, nullptr},
     {scores<float>, scores<double>, nullptr},
     {scores_gradient<float>, scores_gradient<double>, nullptr},
     {by_heads<float>, by_heads<double>, nullptr},

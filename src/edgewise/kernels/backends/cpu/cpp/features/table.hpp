@@ -67,7 +67,7 @@ struct Terms {
 
 // t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs; it may have
 // own b_i added, where receivers are senders.
-struct Gates : Terms {
+struct Activations : Terms {
   int kind = RELU;  // σ
   double own = 0;
   double* down = nullptr;
@@ -122,8 +122,8 @@ struct FeaturesTable {  // none for bfloat16
   void (*spread[DTYPES])(const Vectors&);  // out [batch, E, vectors, channels] = w_ij u_i, summed over heads that share
   void (*softmax[DTYPES])(const Softmax&);
   void (*ends[DTYPES])(const Ends&);
-  void (*gates[DTYPES])(const Gates&);
-  void (*gates_gradient[DTYPES])(const Gates&);
+  void (*activations[DTYPES])(const Activations&);
+  void (*activations_gradient[DTYPES])(const Activations&);
   void (*scores[DTYPES])(const Scores&);
   void (*scores_gradient[DTYPES])(const Scores&);
   void (*by_heads[DTYPES])(const Heads&);

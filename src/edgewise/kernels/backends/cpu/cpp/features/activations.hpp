@@ -228,7 +228,7 @@ struct Activated {
 };
 
 template <class A, int Kind>
-void gates_of(const Gates& call, bool learning) {
+void activations_of(const Activations& call, bool learning) {
   const Packed<A> map = packed<A>(call);
   const auto over = [&](bool backward, const auto& run) { over_pieces<A, Activated<Kind>::template By>(call, map, backward, run); };
   if (!learning) return over(false, [](auto& tiles, int64_t, int64_t from, int64_t to) { tiles.forward(from, to); });
@@ -259,23 +259,23 @@ void gates_of(const Gates& call, bool learning) {
 }
 
 template <class A>
-void run_gates(const Gates& call, bool learning) {
+void run_activations(const Activations& call, bool learning) {
   switch (call.kind) {
-    case RELU: return gates_of<A, RELU>(call, learning);
-    case SILU: return gates_of<A, SILU>(call, learning);
-    case SHIFTED_SOFTPLUS: return gates_of<A, SHIFTED_SOFTPLUS>(call, learning);
-    default: return gates_of<A, SIGMOID>(call, learning);
+    case RELU: return activations_of<A, RELU>(call, learning);
+    case SILU: return activations_of<A, SILU>(call, learning);
+    case SHIFTED_SOFTPLUS: return activations_of<A, SHIFTED_SOFTPLUS>(call, learning);
+    default: return activations_of<A, SIGMOID>(call, learning);
   }
 }
 
 template <class A>
-void gates(const Gates& call) {
-  run_gates<A>(call, false);
+void activations(const Activations& call) {
+  run_activations<A>(call, false);
 }
 
 template <class A>
-void gates_gradient(const Gates& call) {
-  run_gates<A>(call, true);
+void activations_gradient(const Activations& call) {
+  run_activations<A>(call, true);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA
