@@ -78,7 +78,7 @@ def test_a_parquet_table_has_the_same_columns(karate, tmp_path: Path) -> None:
         ("age,node\n1\n", "a.csv", "node", "line 2 does not have 2 columns"),
         ("input\n", "a.csv", None, "it has no inputs"),
         ("", "a.txt", None, "it has no inputs"),
-        ("3\n", "a.json", None, "inputs are in a file that ends with .csv, .parquet, .txt"),
+        ("3\n", "a.json", None, "inputs are in a file that ends with .csv, .tsv, .parquet, .txt"),
         ("no table", "a.parquet", None, "a.parquet"),
     ],
 )
@@ -129,3 +129,16 @@ def test_a_column_of_a_parquet_table_has_one_type(tmp_path: Path) -> None:
     for parts in ([[{"a": "x"}], [{"a": 1.5}]], [[{"a": "x"}, {"a": 1.5}]]):
         with pytest.raises(DataError, match="a column has values of two types"):
             written(tmp_path / "out.parquet", *parts)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_inputs_are_read_in_whatever_way_their_file_is_written(encoding: str, tmp_path: Path) -> None:
+    texts = ["Größe, Maß", "Straße"]
+    for separator in ",;\t":
+        table = tmp_path / ("a.tsv" if separator == "\t" else "a.csv")
+        rows = "".join(f'{n}{separator}"{text}"\n' for n, text in enumerate(texts))
+        table.write_text(f"# by hand\nid{separator}Satz\n{rows}", encoding=encoding)
+        assert list(read_inputs(table, "Satz")) == [(f"{table}: line {n + 3}", text) for n, text in enumerate(texts)]
+    plain = tmp_path / "a.txt"
+    plain.write_text("\n".join(texts), encoding=encoding)
+    assert [text for _, text in read_inputs(plain)] == texts

@@ -13,6 +13,7 @@ from typing import Any
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
+from edgewise.tables.dialect import BEGINNING, dialect_of, encoding_of
 from edgewise.tables.lines import lines_of
 from edgewise.tables.reading import find_tables, is_table, pieces
 
@@ -36,7 +37,7 @@ def predict_file(
 ) -> int:
     """Predict for each input of a file and write a table of the predictions; returns the number of rows.
 
-    A .csv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. A
+    A .csv, .tsv or .parquet file has its inputs in a column (None: "input", or the only one), a .txt file one a line. A
     folder, or a .npz file in one, is another graph, of whose nodes each has a row, for tasks that read such graphs; a
     run on a table of one's own reads another one by the columns that it was trained with. The table that is written,
     .csv or .parquet, has the input and a column for each number or name of its prediction; it is written beside `out`
@@ -86,7 +87,7 @@ def rows_for(trained: Trained, inputs: Iterator[tuple[str, str]], batch: int) ->
 
 def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
     """The inputs of a file, one after the other, each with where it stands."""
-    readers = {".csv": _csv_inputs, ".parquet": _parquet_inputs, ".txt": _lines}
+    readers = {".csv": _csv_inputs, ".tsv": _csv_inputs, ".parquet": _parquet_inputs, ".txt": _lines}
     ending = file.suffix.lower()
     if ending not in readers:
         raise DataError(f"{file}: inputs are in a file that ends with {', '.join(readers)}")
@@ -144,8 +145,11 @@ def _predicted(trained: Trained, part: list[tuple[str, str]]) -> list[dict[str, 
 
 def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
     with reading(file, "a CSV file"), file.open("rb") as content:
-        rows = csv.reader(lines_of(file, content), strict=True)
-        names = next(rows, [])
+        dialect = dialect_of(content.read(BEGINNING), whole=False)
+        content.seek(0)
+        lines = islice(lines_of(file, content, dialect.encoding), dialect.skipped, None)
+        rows = csv.reader(lines, strict=True, delimiter=dialect.separator)
+        names = [name.strip() for name in next(rows, [])]
         if column is None and len(names) == 1 and _is_number(names[0]):
             raise DataError(
                 f"{file}: its first line must name the column, but is the number {names[0]}: put 'input' above "
@@ -153,10 +157,11 @@ def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
             )
         place = names.index(_column(file, names, column))
         for row in rows:
+            where = f"{file}: line {rows.line_num + dialect.skipped}"
             if row and len(row) != len(names):
-                raise DataError(f"{file}: line {rows.line_num} does not have {len(names)} columns")
+                raise DataError(f"{where} does not have {len(names)} columns")
             if row:
-                yield f"{file}: line {rows.line_num}", row[place]
+                yield where, row[place]
 
 
 def _is_number(text: str) -> bool:
@@ -176,7 +181,9 @@ def _parquet_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]
 
 def _lines(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
     with reading(file, "a text of one input a line"), file.open("rb") as content:
-        for number, line in enumerate(lines_of(file, content), start=1):
+        encoding = encoding_of(content.read(BEGINNING), whole=False)
+        content.seek(0)
+        for number, line in enumerate(lines_of(file, content, encoding), start=1):
             if line.strip("\r\n"):
                 yield f"{file}: line {number}", line.rstrip("\r\n")
 
