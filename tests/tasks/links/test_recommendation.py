@@ -88,6 +88,19 @@ def test_models_learn_and_predict_items_that_the_user_did_not_choose(model: str)
         one.predict(made, None, "zoe", "cpu")
 
 
+def test_what_is_explained_is_the_score_of_the_first_item_for_the_user_who_is_named() -> None:
+    model = LightGCN(LightGCNSettings(1), task().signature)
+    for user in ("ann", "bob"):
+        explained, shown, what = task().subject(model, None, user).explained(model)
+        first = task().predict(model, None, user, "cpu")["items"][0]
+        assert what == f"the score of {first['item']} for {user}"
+        assert shown(explained.outputs()).item() == pytest.approx(first["score"])
+    everything = Choices(("ann",), ("a", "b", "c"), {split: torch.tensor([[0, n]]) for n, split in enumerate(PAIRS)})
+    one = Recommendation("films", everything, 4)
+    with pytest.raises(DataError, match="'ann' chose every item of films: there is none to explain"):
+        one.subject(LightGCN(LightGCNSettings(1), one.signature), None, "ann")
+
+
 def test_the_latest_choices_are_held_out() -> None:
     user = torch.arange(3).repeat_interleave(torch.tensor([20, 3, 2]))
     time = torch.rand(25, generator=torch.Generator().manual_seed(0))

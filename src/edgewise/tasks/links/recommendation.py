@@ -18,6 +18,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.splits import SPLITS, Split
+from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern, Task, given
 
 SCORES = 1 << 22  # of users with all items that are ranked at once
@@ -220,6 +221,21 @@ class Recommendation(Task):
         best = scores.index_fill(0, known, -torch.inf).topk(min(SHOWN, self.items - len(known))).indices.tolist()
         items = [{"item": self.choices.items[item], "score": scores[item].item()} for item in best]
         return {"user": self.choices.users[user], "items": items}
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """How much a user would like the first item of the list: the score z_uᵀ z_i."""
+        found = list[dict[str, Any]]()
+        inputs = captured(model, lambda: found.append(self.predict(model, pattern, request, "cpu")))
+        user, items = found[0]["user"], found[0]["items"]
+        if not items:
+            raise DataError(f"{user!r} chose every item of {self.name}: there is none to explain")
+        ends = self._numbers[user], self.users + self.choices.items.index(items[0]["item"])
+
+        def score(outputs: Tensor) -> Tensor:
+            return outputs[ends[0]] @ outputs[ends[1]]
+
+        what, names = f"the score of {items[0]['item']} for {user}", (*self.choices.users, *self.choices.items)
+        return Subject(inputs, number=score, what=what, names=names)
 
     @property
     def _numbers(self) -> dict[str, int]:
