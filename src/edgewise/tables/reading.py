@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from edgewise.errors import DataError
@@ -51,7 +52,7 @@ class File:
         if self.dialect is not None and not self.content.strip():
             check_names(path, (), ())
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """The names of the columns."""
         return list(self.dialect.names) if self.dialect else names_of_parquet(self.path, self.content)

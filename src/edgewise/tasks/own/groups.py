@@ -96,11 +96,12 @@ def read_members(
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     rows = _distinct(table, groups, names, found) if named_by else np.arange(len(table))
     twice, rows = len(table) - len(rows), rows[owner[rows] >= 0]
-    features = [name for name in file.names if name and name not in {*ignored, group, named_by}]
+    present, taken = {*file.names}, {*ignored, group, named_by, ""}
+    features = [name for name in file.names if name not in taken]
     if known is not None:
-        if lacking := [name for name in known if name not in file.names]:
+        if lacking := [name for name in known if name not in present]:
             found.add(f"{path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-        features, left = [name for name in known if name in file.names], [n for n in features if n not in known]
+        features, left = [name for name in known if name in present], [n for n in features if n not in known]
     else:
         left = []
     columns, wrong = read_columns(file, table, features, known)

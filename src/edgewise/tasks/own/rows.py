@@ -146,7 +146,8 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     problems += found.sentences()
     if asked.labelled and not beside:
         problems += strangers(path, asked.ignore, {*file.names})
-    left = [name for name in file.names if name not in {*texts, *asked.ignore}]
+    taken = {*texts, *asked.ignore}
+    left = [name for name in file.names if name not in taken]
     notes += [f"not read: the columns {', '.join(name or 'without a name' for name in left)}"] if left else []
     files = (path, *beside)
     of_targets = [labels_of(file, name, cells[name]) for name in label]

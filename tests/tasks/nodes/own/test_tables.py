@@ -1,10 +1,16 @@
 """A graph from two tables."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from edgewise.errors import DataError
+from edgewise.tables.dialect import dialect_of
 from edgewise.tables.table import Table
 from edgewise.tasks import NodeRegression, node_folder
+from edgewise.tasks.nodes.own.tables import Reading, read_tables
+from edgewise.tasks.own.groups import read_members
 from tasks.nodes.own.test_folder import EDGES, NODES, write
 
 PARTS = ("train", "train", "valid", "test")
@@ -54,6 +60,18 @@ def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str)
         node_folder(write(tmp_path, nodes, edges))
 
 
+def nodes_of(nodes: Path, edges: Path) -> None:
+    given = read_tables(nodes, [edges], Reading())
+    read_tables(nodes, [edges], Reading(known=({column.name: column.kind for column in given.x}, {})))
+
+
+def members_of(nodes: Path, edges: Path) -> None:
+    problems = list[str]()
+    found = read_members(nodes, ["a"], "graph", "", set(), None, problems)
+    read_members(nodes, ["a"], "graph", "", set(), {one.name: one.kind for one in found.columns}, problems)
+    assert not problems
+
+
 def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
     """They used to be classes called 0,5 and 1,5."""
     nodes = "id;h;label\n" + "".join(f"n{n};{n};{n % 7},5\n" for n in range(30))
@@ -80,3 +98,27 @@ def test_numbers_that_name_nodes_are_found_as_they_are_written(tmp_path, names: 
     task = node_folder(write(tmp_path, nodes, f"source,target\n{names[0]},{names[1]}\n{names[2]},{names[3]}\n"))
     assert "user names the nodes: each end of an edge is one of its cells" in task.summary
     assert task.graph().num_edges == 4 and task.nodes.x.shape == (4, 1)
+
+
+@pytest.mark.parametrize("read", [nodes_of, members_of])
+def test_names_of_columns_are_compared_with_as_many_others_as_are_alike(tmp_path, monkeypatch, read) -> None:
+    compared = 0
+
+    class Counted(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    def counting(content: bytes, whole: bool = True):
+        dialect = dialect_of(content, whole)
+        return replace(dialect, names=tuple(map(Counted, dialect.names)))
+
+    monkeypatch.setattr("edgewise.tables.reading.dialect_of", counting)
+    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
+    nodes.write_text(f"graph,id,label,{','.join(f'g{n}' for n in range(1000))}\n" + f"a,1,u,{'1,' * 999}1\n")
+    edges.write_text("source,target\n1,1\n")
+    read(nodes, edges)
+    assert compared < 20_000  # of a thousand columns; two million pairs

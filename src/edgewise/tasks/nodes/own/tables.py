@@ -79,11 +79,12 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         notes += one.note()
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
-    others = [name for name in file.names if name and name not in {*how.ignore, named_by, *labels, split}]
+    present, taken = {*file.names}, {*how.ignore, named_by, *labels, split, ""}
+    others = [name for name in file.names if name not in taken]
     features = others if how.known is None else [] if [*how.known[0]] == [DEGREE] else [*how.known[0]]
     for problem in _misfits(nodes, file, links, how, features, {named_by, *labels}):
         problems.add(problem)
-    x, wrong = read_columns(file, table, [name for name in features if name in file.names], how.known and how.known[0])
+    x, wrong = read_columns(file, table, [name for name in features if name in present], how.known and how.known[0])
     e, wrong_edges = columns_of(links, {*how.ignore}, how.known and how.known[1])
     ends = ends_of(links, number_of, problems)
     splits: Splits = {}
@@ -96,7 +97,8 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
         raise DataError(*told)
     of_targets = [labels_of(file, name, table.texts(name)) for name in labels] if how.labelled else []
-    new = [name for name in others if name not in features]
+    read = {*features}
+    new = [name for name in others if name not in read]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
     new += ["without a name"] * ("" in file.names)
     notes += [*in_lines(x), *in_lines(e, "of edges: "), *_left_out(new)]
@@ -180,10 +182,10 @@ def _misfits(
     nodes: Path, file: File, links: Sequence[EdgeFile], how: Reading, features: Sequence[str], needed: set[str]
 ) -> list[str]:
     """What is wrong with the names of columns."""
-    problems = []
-    if lacking := [name for name in features if name not in file.names]:
+    problems, present = [], {*file.names}
+    if lacking := [name for name in features if name not in present]:
         problems.append(f"{nodes}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-    present = {*file.names, *(name for one in links for name in one.names)}
+    present |= {name for one in links for name in one.names}
     needed = needed | {end for one in links for end in one.ends}
     if wrong := how.ignore & needed:
         problems.append(f"{nodes.parent}: the columns {', '.join(sorted(wrong))} are needed: they cannot be ignored")
