@@ -378,7 +378,8 @@ class Trainer:
 
     def _last_record(self, reached: dict[str, Any]) -> dict[str, Any]:
         entry = self.record(metric=self.task.metric, **reached, step_seconds=self.step_seconds)
-        write_state(self.checkpoint.path, self.checkpoint.state | {"metrics": self.journal.known()})
+        known = {"metrics": self.journal.known(), "files": self.files, "split": self.split, "frozen": self.frozen}
+        write_state(self.checkpoint.path, self.checkpoint.state | known)  # it may be from before they were accepted
         return entry
 
     def diverged(self, loss: float) -> NonFiniteError:

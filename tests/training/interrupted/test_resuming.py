@@ -196,3 +196,11 @@ def test_a_run_that_is_cut_short_before_its_first_evaluation_is_evaluated_then(t
     assert result.best_step == 20 and load_run(tmp_path / "cut").task.name == "tiny"
     expected, found = (load_run(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
     assert all(torch.equal(w, found[name]) for name, w in expected.items())
+
+
+def test_a_run_that_ends_where_its_newest_checkpoint_is_records_what_was_accepted(tmp_path, monkeypatch):
+    interrupt(tmp_path / "run", configured(evaluate_every=5, steps=200, checkpoint_every=10), 25, monkeypatch)
+    shorter = configured(evaluate_every=5, steps=20, checkpoint_every=10)
+    (tmp_path / "run" / "config.yaml").write_text(shorter.to_yaml())
+    resume(tmp_path / "run", progress=False, accept=True)
+    assert load_run(tmp_path / "run").task.name == "tiny"
