@@ -52,6 +52,7 @@ def test_the_earliest_links_train_and_the_latest_test(tmp_path, dates: bool) -> 
     first_of_all = min(times["train"])
     shown = first_of_all if dates else f"{first_of_all:g}"
     assert task.summary[-1].startswith(f"links by seen: train {shown} to ")
+    assert [line for line in task.summary if "seen" in line] == [task.summary[-1]]  # it is no feature
 
 
 def test_nodes_by_their_own_time_or_by_their_first_edge(tmp_path) -> None:
@@ -61,6 +62,7 @@ def test_nodes_by_their_own_time_or_by_their_first_edge(tmp_path) -> None:
     parts = {split: [years[node] for node in rows.tolist()] for split, rows in task.splits.items()}
     assert max(parts["train"]) < min(parts["valid"]) and max(parts["valid"]) < min(parts["test"])
     assert task.nodes.x.shape[1] == 1  # the year is no feature
+    assert len([line for line in task.summary if "year" in line]) == 1
     by_edge = node_folder(str(place), time="seen")
     assert by_edge.nodes.e is None and by_edge.splits["train"].tolist() != task.splits["train"].tolist()
     assert any(line.startswith("nodes by seen: train 2020-0") for line in by_edge.summary)

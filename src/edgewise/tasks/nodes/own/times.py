@@ -24,7 +24,8 @@ def times_of_edges(given: Given, column: str) -> tuple[Given, Column]:
     """
     columns = given.e if isinstance(given.e, list) else []
     found = _found(given, columns, column, "edges")
-    return replace(given, e=[one for one in columns if one is not found] or None), found
+    left = [one for one in columns if one is not found]
+    return replace(given, e=left or None, notes=_without(given, f"of edges: {found}")), found
 
 
 def times_of_nodes(given: Given, column: str) -> tuple[Given, Column]:
@@ -32,7 +33,8 @@ def times_of_nodes(given: Given, column: str) -> tuple[Given, Column]:
     columns = given.x if isinstance(given.x, list) else []
     if column in [one.name for one in columns]:
         found = _found(given, columns, column, "nodes")
-        return replace(given, x=[one for one in columns if one is not found]), found
+        left = [one for one in columns if one is not found]
+        return replace(given, x=left, notes=_without(given, str(found))), found
     given, found = times_of_edges(given, column)
     first = np.full(len(given), np.inf)
     for ends in given.edges:
@@ -64,6 +66,11 @@ def _shown(column: Column, time: float) -> str:
     if column.kind == "date":
         return (BEGINNING + timedelta(days=time)).strftime("%Y-%m-%d" if time.is_integer() else "%Y-%m-%d %H:%M")
     return f"{time:g}"
+
+
+def _without(given: Given, line: str) -> tuple[str, ...]:
+    """The notes without the line that calls a column a feature."""
+    return tuple(note for note in given.notes if note != line)
 
 
 def _found(given: Given, columns: Sequence[Column], column: str, what: str) -> Column:
