@@ -73,6 +73,13 @@ def read_bytes(path: Path, max_bytes: int) -> bytes:
     return content
 
 
+def check_folder(folder: Path) -> None:
+    """Refuse a folder of data that is not there."""
+    if not folder.is_dir():
+        what = "not a folder" if folder.exists() else "no such folder"
+        raise DataError(f"{folder}: {what}: give --task.folder")
+
+
 def folder_name(folder: Path) -> str:
     """What a folder is called, the current one and the one above too."""
     return folder.resolve().name if folder.name in ("", "..") else folder.name

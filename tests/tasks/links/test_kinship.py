@@ -104,6 +104,8 @@ def test_one_file_is_cut(tmp_path: Path) -> None:
 def test_folders_that_do_not_fit_are_said(tmp_path: Path, files: dict[str, str], message: str) -> None:
     with pytest.raises(DataError, match=message):
         knowledge_folder(write(tmp_path, **files))
+    with pytest.raises(DataError, match=r"elsewhere: no such folder: give --task\.folder"):
+        knowledge_folder(str(tmp_path / "elsewhere"))
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ def test_names_that_repeat_need_a_graph(tmp_path) -> None:
     (tmp_path / "edges.csv").unlink()
     with pytest.raises(DataError, match=r"lacks edges\.csv"):
         graph_folder(str(tmp_path))
+    with pytest.raises(DataError, match=r"elsewhere: no such folder: give --task\.folder"):
+        graph_folder(str(tmp_path / "elsewhere"))
 
 
 def test_new_graphs_lack_no_column(tmp_path) -> None:

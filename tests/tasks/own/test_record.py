@@ -96,7 +96,7 @@ def test_rows_may_be_sorted_differently_and_lie_elsewhere(tmp_path, capsys) -> N
     place.rename(elsewhere)
     (elsewhere / "nodes.csv").write_text("\n".join([head, *reversed(rows)]) + "\n", encoding="utf-8")
     assert main(["evaluate", str(run)]) == 2
-    assert "lacks nodes.csv" in capsys.readouterr().err
+    assert f"{place}: no such folder: give --task.folder" in capsys.readouterr().err
     after, said = evaluated(run, capsys, "--task.folder", str(elsewhere))
     assert "has changed" in said
     assert after["test"] == pytest.approx(before["test"]) and after["valid"] == pytest.approx(before["valid"])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.configuration import OneOf
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import folder_name, holds, read_bytes
+from edgewise.files import check_folder, folder_name, holds, read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, cut
 from edgewise.tasks.links.knowledge import DECODERS, Facts, KnowledgeGraph
 
@@ -122,6 +122,7 @@ def knowledge_folder(
                 is missing or longer than 256 MB: `DataError`
     """
     place = Path(folder).expanduser()
+    check_folder(place)
     whole = [name for name in ("facts.txt", "facts.tsv") if holds(place, name)]
     parts = [f"{split}.txt" for split in SPLITS]
     lacking = [name for name in parts if not holds(place, name)]

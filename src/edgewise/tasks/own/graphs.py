@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from edgewise.errors import DataError
-from edgewise.files import folder_name
+from edgewise.files import check_folder, folder_name
 from edgewise.tables.encoding import features, fit, width
 from edgewise.tables.features import Array, Column, in_lines
 from edgewise.tables.reading import File, find_table, find_tables, unread
@@ -132,6 +132,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
 
     Symbols     fitted = what a run has kept: its columns are read, as it read them; None: all that are left
     """
+    check_folder(place)
     graphs, nodes = find_table(place, FOLDER[0]), find_table(place, FOLDER[1])
     links = find_tables(place, FOLDER[2])
     if not (graphs and nodes and links):

@@ -12,6 +12,10 @@ def test_a_graph_without_edges_is_legal(tmp_path) -> None:
 
 
 def test_a_missing_folder_or_damaged_file_is_named(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    for place, what in (("elsewhere", "no such folder"), ("file", "not a folder")):
+        with pytest.raises(DataError, match=f"{place}: {what}: give --task.folder"):
+            node_folder(str(tmp_path / place))
     with pytest.raises(DataError, match=r"lacks nodes\.csv, edges\.csv"):
         node_folder(str(tmp_path))
     (tmp_path / "graph.npz").write_bytes(b"PK\x03\x04")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import DataError
+from edgewise.files import check_folder
 from edgewise.graphs import Graph
 from edgewise.tables.encoding import Encoding, features, fit, width
 from edgewise.tables.features import Array, Column
@@ -28,6 +29,7 @@ ARRAYS = "graph.npz"
 
 def read_folder(place: Path, how: Reading) -> Given:
     """The graph of a folder."""
+    check_folder(place)
     nodes, links = find_table(place, "nodes"), find_tables(place, "edges")
     found = [table.name for table in (nodes, *links) if table]
     if (place / ARRAYS).is_file():
