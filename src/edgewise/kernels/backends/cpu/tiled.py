@@ -186,7 +186,7 @@ def places_of(graph: Graph) -> Tensor:
 
 @cached
 def pairs_of(graph: Graph) -> int:
-    """Pairs inside the tiles, those included which the graph masks; for torch.compile, whose sizes may change, about."""
+    """Pairs inside the tiles, those which the graph masks among them; for torch.compile, whose sizes change, about."""
     if graph.rule is not None and torch.compiler.is_compiling():
         return graph.num_edges + (0 if graph.is_complete else AROUND * graph.num_receivers)
     if graph.rule is not None:
