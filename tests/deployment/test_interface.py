@@ -1,8 +1,9 @@
-"""What an exported model reads: of which graphs a program can be made."""
+"""What an exported model reads and returns: of which graphs a program can be made."""
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from deployment.families import FAMILIES
 from edgewise.deployment import export
@@ -38,3 +39,31 @@ def test_a_pair_whose_graphs_no_program_builds_is_refused(graph: EncoderDecoderG
 def test_what_is_no_tensor_and_no_json_is_refused(x: object, preprocessing: dict | None, why: str) -> None:
     with pytest.raises(ExportError, match=why):
         export(GCN(5, 3), (Graph.from_edge_index(SOME, 3), x), "pt2", preprocessing=preprocessing)
+
+
+class _Logarithm(nn.Module):
+    def __init__(self, apart: float = 0.0) -> None:
+        super().__init__()
+        self.apart = apart
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return x.log() if torch.compiler.is_compiling() else x.log() + self.apart
+
+
+class _Positive(nn.Module):
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return x > 0
+
+
+@pytest.mark.parametrize("model", [_Logarithm, _Positive])
+def test_infinities_nans_and_truth_values_are_outputs_like_others(model: type[nn.Module]) -> None:
+    x = torch.tensor([[1.0, 0.0], [-1.0, torch.inf]])
+    program = export(model(), (Graph.from_edge_index([[0], [1]], num_nodes=2), x), "pt2").program
+    found = program.module()(x=x, edge_index=torch.zeros(2, 0).long())["y"]
+    torch.testing.assert_close(found, model()(None, x), equal_nan=True)
+
+
+def test_other_numbers_beside_infinities_are_refused() -> None:
+    x = torch.tensor([[1.0, 0.0], [-1.0, torch.inf]])
+    with pytest.raises(ExportError, match=r"y of the exported program differs from the model's by 0\.1"):
+        export(_Logarithm(apart=0.1), (Graph.from_edge_index([[0], [1]], num_nodes=2), x), "pt2")

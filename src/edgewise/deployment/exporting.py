@@ -120,7 +120,8 @@ def export(
                 those beside it (.npz, .py, .md); with `native` where the kernels were not built, for onnx, for a model
                 that has none of their operators, or whose outputs are gradients
     Edge cases  no edges, one node and isolated nodes are all legal, whatever the example has. Attention on a rule or
-                among all nodes of a batch's members compares all pairs of nodes, O(N²)
+                among all nodes of a batch's members compares all pairs of nodes, O(N²). Truth values are outputs too;
+                an infinity or a NaN is the same number where the model has it
     Cost        seconds; the model is left as it was
 
     Example
@@ -216,10 +217,14 @@ def _names(model: nn.Module, count: int) -> tuple[str, ...]:
 
 
 def _check(model: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    for name, right in expected.items():
-        apart = (found[name] - right).abs().max() if right.numel() else torch.zeros(())
-        if not apart <= APART * (1 + right.abs().max() if right.numel() else 1):
-            raise ExportError(f"{model}: {name} of the exported program differs from the model's by {float(apart):.2g}")
+    for name, model_gives in expected.items():
+        wide = torch.promote_types(model_gives.dtype, torch.float64)  # truth values and whole numbers too
+        right, given = model_gives.to(wide), found[name].to(wide)
+        finite = right[right.isfinite()].abs()
+        most = APART * (1 + float(finite.max() if finite.numel() else 0))
+        if not (near := torch.isclose(given, right, rtol=0, atol=most, equal_nan=True)).all():
+            apart = float((given - right)[~near].abs().max())
+            raise ExportError(f"{model}: {name} of the exported program differs from the model's by {apart:.2g}")
 
 
 def _reason(error: Exception) -> str:
