@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from torch import nn
 
 from edgewise.deployment import Trained
+from edgewise.deployment.serving import Limits, application
 from edgewise.deployment.serving import batches as module
 from edgewise.deployment.serving.batches import Batches, BusyError, RowError
 from edgewise.errors import DataError
@@ -38,16 +41,13 @@ def run(task: Any, *requests: list[str]) -> list[Any]:
 
     async def together() -> list[Any]:
         batches = Batches(Trained(nn.Identity(), task))
-        running = asyncio.create_task(batches.run())
         task.free.clear()
         first = asyncio.create_task(batches.predict(["0"]))
         await asyncio.sleep(0)
         others = [asyncio.create_task(batches.predict(rows)) for rows in requests]
         await asyncio.sleep(0.05)
         task.free.set()
-        results = await asyncio.gather(first, *others, return_exceptions=True)
-        running.cancel()
-        return results[1:]
+        return (await asyncio.gather(first, *others, return_exceptions=True))[1:]
 
     return asyncio.run(together())
 
@@ -111,7 +111,6 @@ def test_a_request_that_is_given_up_is_left_out() -> None:
 
     async def given_up() -> None:
         batches = Batches(Trained(nn.Identity(), task))
-        running = asyncio.create_task(batches.run())
         task.free.clear()
         first = asyncio.create_task(batches.predict(["0"]))
         await asyncio.sleep(0.02)
@@ -119,7 +118,6 @@ def test_a_request_that_is_given_up_is_left_out() -> None:
             await asyncio.wait_for(batches.predict(["1", "2"]), 0.02)
         task.free.set()
         assert await first == [{"twice": 0}] and await batches.predict(["3"]) == [{"twice": 6}]
-        running.cancel()
 
     asyncio.run(given_up())
     assert task.sizes == [1, 1]
@@ -135,3 +133,38 @@ def test_the_model_runs_in_a_thread_of_its_own() -> None:
 
     run(Task(), ["1"])
     assert seen[0] == (False, torch.get_num_threads())
+
+
+class Described(Doubling):
+    files, typical = (), "1"
+
+    def describe(self) -> str:
+        return "Numbers"
+
+    def predict(self) -> None:
+        """Numbers in digits."""
+
+
+def test_the_service_is_mounted_where_the_server_sends_no_lifespan_events() -> None:
+    app = Starlette(
+        routes=[Mount("/twice", application(Trained(nn.Identity(), Described()), limits=Limits(seconds=2)))]
+    )
+
+    async def send(method: str, path: str, content: bytes = b"") -> tuple[int, str]:
+        sent, events = [], [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            return events.pop()
+
+        async def note(event: dict[str, Any]) -> None:
+            sent.append(event)
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "http_version": "1.1", "method": method, "path": path, "query_string": b""}
+        await app(scope | {"scheme": "http", "headers": headers, "server": ("localhost", 80)}, receive, note)
+        return sent[0]["status"], b"".join(event.get("body", b"") for event in sent).decode()
+
+    for _ in range(2):  # each on a loop of its own
+        assert asyncio.run(send("POST", "/twice/predict", b'{"rows": [4]}')) == (200, '{"predictions": [{"twice": 8}]}')
+    status, page = asyncio.run(send("GET", "/twice/"))
+    assert status == 200 and 'fetch("predict"' in page

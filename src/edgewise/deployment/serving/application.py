@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
 from typing import Any
 
 from edgewise.deployment.serving.batches import Batches, BusyError, RowError
@@ -39,7 +38,7 @@ STRICT = "default-src 'none'; frame-ancestors 'none'"
 def application(
     trained: Trained, title: str = "edgewise", limits: Limits | None = None, hosts: tuple[str, ...] = LOOPBACK
 ) -> Starlette:
-    """The service of a trained model, for any server of ASGI applications.
+    """The service of a trained model, for any server of ASGI applications, or to be mounted in one.
 
     Symbols     title = what it is called on its page; hosts = by which names it answers (none: by any)
     """
@@ -51,7 +50,7 @@ def application(
         Route("/predict", service.predict, methods=["POST"]),
     ]
     handlers: Mapping[Any, Any] = {HTTPException: _known, Exception: _unknown}
-    made = Starlette(routes=routes, exception_handlers=handlers, lifespan=service.lifespan)
+    made = Starlette(routes=routes, exception_handlers=handlers)
     made.state.batches = service.batches
     return made
 
@@ -61,16 +60,6 @@ class _Service:
         self.limits, self.hosts, self.files = limits, hosts, trained.task.files
         self.batches = Batches(trained)
         self.openapi = describe(trained.task, title, limits)
-
-    @asynccontextmanager
-    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        running = asyncio.create_task(self.batches.run())
-        try:
-            yield
-        finally:
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
 
     async def page(self, request: Request) -> Response:
         self._check_host(request)

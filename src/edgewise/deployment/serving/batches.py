@@ -44,7 +44,7 @@ class Batches:
         self.trained = trained
         self.predicted = 0  # rows
         self._requests = deque[Request]()
-        self._wake = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "predictions")
 
     async def predict(self, rows: Sequence[str]) -> Predictions:
@@ -54,28 +54,23 @@ class Batches:
             raise BusyError
         future: asyncio.Future[Predictions] = asyncio.get_running_loop().create_future()
         self._requests.append((rows, future))
-        self._wake.set()
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run())
         return await future
 
-    async def run(self) -> None:
-        """Predict until cancelled."""
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while part := self._next():
-                    loop, rows = asyncio.get_running_loop(), [rows for rows, _ in part]
-                    results = await loop.run_in_executor(self._thread, self._predicted, rows)
-                    for (_, future), result in zip(part, results, strict=True):
-                        if future.done():
-                            continue
-                        if isinstance(result, BaseException):
-                            future.set_exception(result)
-                        else:
-                            self.predicted += len(result)
-                            future.set_result(result)
-        finally:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+    async def _run(self) -> None:
+        """Predict until nothing waits."""
+        while part := self._next():
+            loop, rows = asyncio.get_running_loop(), [rows for rows, _ in part]
+            results = await loop.run_in_executor(self._thread, self._predicted, rows)
+            for (_, future), result in zip(part, results, strict=True):
+                if future.done():
+                    continue
+                if isinstance(result, BaseException):
+                    future.set_exception(result)
+                else:
+                    self.predicted += len(result)
+                    future.set_result(result)
 
     def _next(self) -> list[Request]:
         """The first requests that wait, as long as their rows fit a batch; at least one."""

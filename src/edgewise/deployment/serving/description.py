@@ -33,7 +33,7 @@ form.onsubmit = async (event) => {
   out.textContent = "…";
   try {
     const headers = { "content-type": "application/json" };
-    const response = await fetch("/predict", { method: "POST", headers, body: body.value });
+    const response = await fetch("predict", { method: "POST", headers, body: body.value });
     out.textContent = `${response.status}\\n${JSON.stringify(await response.json(), null, 2)}`;
   } catch (error) {
     out.textContent = error;
@@ -108,7 +108,7 @@ def page(openapi: dict[str, Any]) -> tuple[str, str]:
 <p><button>Predict</button></p></form><pre id="out" aria-live="polite"></pre>
 <table>{codes}</table><h3>What it reads</h3><pre>{schema}</pre>
 <h2><code>GET /health</code></h2><p>{escape(openapi["paths"]["/health"]["get"]["summary"])}.</p>
-<p>Edgewise {escape(info["version"])} · <a href="/openapi.json">OpenAPI</a></p>
+<p>Edgewise {escape(info["version"])} · <a href="openapi.json">OpenAPI</a></p>
 <script>{SCRIPT}</script></body></html>
 """
     allowed = {name: f"'sha256-{_digest(text)}'" for name, text in (("style", STYLE), ("script", SCRIPT))}
