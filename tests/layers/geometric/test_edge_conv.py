@@ -73,6 +73,13 @@ def test_members_of_a_batch_do_not_mix():
     assert torch.equal(layer(Graph.batch([complete(4), complete(6)]), x), alone)
 
 
+def test_an_empty_leading_batch_gives_an_empty_result():
+    layer, x = DynamicEdgeConv(MLP([10, 4]), k=4), torch.zeros(0, 6, 5, requires_grad=True)
+    y = layer(complete(6), x)
+    y.sum().backward()
+    assert y.shape == (0, 6, 4) and x.grad is not None
+
+
 @pytest.mark.parametrize("layer", [EdgeConv(MLP([6, 4])), DynamicEdgeConv(MLP([6, 4]), k=2)])
 def test_what_does_not_fit_is_refused(layer):
     with pytest.raises(ShapeError, match="twice those of x"):

@@ -52,6 +52,11 @@ def written_out(model, source, target):
     return torch.stack(rows)
 
 
+def test_an_empty_leading_batch_gives_an_empty_result():
+    tokens = torch.zeros(2, 0, 5, dtype=torch.int64)
+    assert network()(EncoderDecoderGraph.of([3], [2]), tokens).shape == (2, 0, 2, 9)
+
+
 @pytest.mark.parametrize("attention", [True, False])
 def test_it_is_its_equation_pair_by_pair(attention):
     model, draw = network(attention), torch.Generator().manual_seed(1)

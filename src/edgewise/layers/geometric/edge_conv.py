@@ -105,7 +105,8 @@ class DynamicEdgeConv(nn.Module):
         check_nodes(graph, x, sparse=True)
         x = x.to_dense() if isinstance(x, SparseFeatures) else x
         rows = x.reshape(-1, x.shape[-1])
-        sizes = graph.sizes.repeat(x.shape[:-2].numel())
+        members = x.shape[:-2].numel()
+        sizes = graph.sizes.repeat(members) if members else graph.sizes.new_zeros(1)
         near = k_nearest_in_members(rows, sizes, self.k)
         return collect(near, edge_message(self.mlp, rows), "max").unflatten(0, x.shape[:-1])
 

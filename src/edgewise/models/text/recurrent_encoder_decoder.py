@@ -113,6 +113,8 @@ class RecurrentEncoderDecoder(nn.Module):
             raise ShapeError(f"x is {list(x.shape)}: it must hold {sources} source and then {targets} target tokens")
         if x.ndim > 1:  # the same pair of lengths for each: one after the other, as one disjoint graph
             rows = x.reshape(-1, x.shape[-1])
+            if not len(rows):
+                return self.head.weight.new_zeros(*x.shape[:-1], targets, self.head.out_features)
             many = EncoderDecoderGraph.of([sources] * len(rows), [targets] * len(rows))
             flat = torch.cat([part.flatten() for part in rows.split([sources, targets], -1)])
             if len(graph.encoder.sizes) > 1:
