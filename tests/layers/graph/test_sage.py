@@ -79,6 +79,21 @@ def test_lstm_reads_a_leading_batch_as_more_sequences():
     assert torch.allclose(layer(causal(6), x), each, atol=1e-12)
 
 
+def test_transforms_read_the_lstm_step_by_step():
+    graph, x = messy_graph(), leaf(2, 7, 3)
+    layer = SAGELSTM(3, 4, hidden=2).double()
+    weights = {name: value.detach() for name, value in layer.named_parameters()}
+
+    def loss(weights, x):
+        return torch.func.functional_call(layer, weights, (graph, x)).square().sum()
+
+    expected = torch.autograd.grad(loss(dict(layer.named_parameters()), x), [x, *layer.parameters()])
+    of_weights, of_x = torch.func.grad(loss, (0, 1))(weights, x.detach())
+    for mine, theirs in zip([of_x, *of_weights.values()], expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    torch.testing.assert_close(torch.func.vmap(lambda x: layer(graph, x))(x), layer(graph, x))
+
+
 def test_reading_order_reads_every_edge_once():
     edges, together, rows = reading_order(messy_graph())
     assert sorted(edges.tolist()) == list(range(messy_graph().num_edges))

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
@@ -222,9 +223,27 @@ class SAGELSTM(SAGE):
         if len(rows) == 0 or batch == 0:
             return y.view(*x.shape[:-2], *y.shape[1:])
         x_j = x.reshape(batch, *x.shape[-2:])[:, graph.senders[edges]].transpose(0, 1).flatten(0, 1)  # [E * batch, C]
-        _, (state, _) = self.lstm(PackedSequence(x_j, together * batch))
-        y = y.index_copy(1, rows, state[0].view(len(rows), batch, -1).transpose(0, 1))
+        if is_transformed():
+            state = self.stepwise(x_j, (together * batch).tolist())
+        else:
+            state = self.lstm(PackedSequence(x_j, together * batch))[1][0][0]
+        y = y.index_copy(1, rows, state.view(len(rows), batch, -1).transpose(0, 1))
         return y.view(*x.shape[:-2], *y.shape[1:])
+
+    def stepwise(self, x_j: Tensor, together: list[int]) -> Tensor:
+        """The last states, step by step: PyTorch's packed sequences have no rules for `torch.func`.
+
+        Equation    c_t = σ(f) c_t-1 + σ(i) tanh(g),  h_t = σ(o) tanh(c_t),  [i f g o] = W_x x_t + b_x + W_h h_t-1 + b_h
+        """
+        of_x, of_h, b_x, b_h = self.lstm.all_weights[0]
+        h = c = x_j.new_zeros(together[0], self.lstm.hidden_size)
+        for x_t in x_j.split(together):
+            n = len(x_t)
+            gates = functional.linear(x_t, of_x, b_x) + functional.linear(h[:n], of_h, b_h)
+            i, f, g, o = gates.chunk(4, -1)
+            c_t = f.sigmoid() * c[:n] + i.sigmoid() * g.tanh()
+            h, c = torch.cat([o.sigmoid() * c_t.tanh(), h[n:]]), torch.cat([c_t, c[n:]])
+        return h
 
     @staticmethod
     def example() -> Example:
