@@ -1,10 +1,12 @@
 """The journal and the display: lines that survive, one writer at a time, and quiet where nobody watches."""
 
+import errno
 import hashlib
 import json
 import re
 import sys
 from contextlib import closing
+from io import StringIO
 from random import Random
 
 import pytest
@@ -153,3 +155,16 @@ def test_where_nobody_listens_nothing_is_told(capsys):
     display.scores(1, "loss", last=True)
     display.close()
     assert capsys.readouterr() == ("", "")
+
+
+class Full(StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_line_that_standard_error_does_not_take_is_lost_alone(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", Full())
+        display = Display(9, 0, shown=True)
+        display.scores(9, "loss 1", last=True)
+        display.close()

@@ -1,10 +1,16 @@
-"""How a command ends that does not succeed: by a code, and by lines on a standard error that may be closed."""
+"""How a command ends: by a code, and by lines on a standard error that may be closed."""
 
 import os
 import sys
 from typing import TextIO
 
 UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
+
+
+def succeeded() -> int:
+    """Whatever standard error has not taken is let go: it is no part of the result."""
+    _tell()
+    return 0
 
 
 def complained(*problems: str) -> int:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +127,10 @@ def summary_writer() -> Any:
 
 
 def say(text: str) -> None:
-    """Print one line for the user on the standard error, apart from what a program may read."""
-    tqdm.write(text, file=sys.stderr)
+    """Print one line for the user on the standard error, apart from what a program may read. Where it takes none, as a
+    closed pipe or a full disk, the line is lost, and nothing else."""
+    with suppress(OSError):
+        tqdm.write(text, file=sys.stderr)
 
 
 class Display:

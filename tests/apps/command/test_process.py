@@ -119,6 +119,17 @@ def test_an_error_that_cannot_be_told_has_its_code(into: str) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
 
 
+@pytest.mark.parametrize("into", ["a pipe that nobody reads", "a disk that is full"])
+def test_progress_that_cannot_be_told_loses_no_run(into: str, tmp_path: Path) -> None:
+    reader, writer = os.pipe() if "pipe" in into else (None, os.open("/dev/full", os.O_WRONLY))
+    if reader is not None:
+        os.close(reader)
+    command = [sys.executable, "-m", "edgewise", "train", "karate", *STEPS]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, cwd=tmp_path)
+    os.close(writer)
+    assert done.returncode == 0 and done.stdout.startswith("seed 0: test accuracy")
+
+
 ALONE = os.environ | {"OMP_NUM_THREADS": "1"}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from edgewise import __version__
 from edgewise.apps.arguments import MOST, Parser, add_places, folder, temperature, whole
 from edgewise.apps.command.store import STORE, add_options, store
-from edgewise.apps.ending import complained, interrupted, unread
+from edgewise.apps.ending import complained, interrupted, succeeded, unread
 from edgewise.apps.help import (
     CHECK,
     DOCTOR,
@@ -359,4 +359,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return interrupted(*map(str, stop.args))
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    return 0
+    return succeeded()

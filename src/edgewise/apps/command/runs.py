@@ -3,7 +3,6 @@
 import os
 import shlex
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from edgewise.errors import ConfigError
 from edgewise.tasks import Task
 from edgewise.training import Moved, Result, RunConfig
 from edgewise.training.distributed import restarted
+from edgewise.training.journal import say
 
 
 def train(
@@ -138,7 +138,7 @@ def write_report(run: Path, accept: bool, data: Moved | None = None) -> None:
     except Exception as error:  # the run is worth more than its report
         problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]
     for problem in problems:
-        print(f"edgewise: warning: {problem}", file=sys.stderr)
+        say(f"edgewise: warning: {problem}")
 
 
 def first_rank() -> bool:
@@ -219,7 +219,7 @@ def one_page(runs: Sequence[Path]) -> Path | None:
     try:
         write_page([str(run) for run in runs], path)
     except Exception as error:  # the runs are worth more than their page
-        print(f"edgewise: warning: {path} could not be written: {type(error).__name__}: {error}", file=sys.stderr)
+        say(f"edgewise: warning: {path} could not be written: {type(error).__name__}: {error}")
         return None
     print(path)
     return path
