@@ -79,6 +79,12 @@ def test_random_alike_keeps_nodes_and_links_and_nothing_else():
     assert share.diagonal().sum() == 0
 
 
+def test_random_alike_of_many_nodes_lists_no_pairs():
+    nodes = 10_000_000  # 5 · 10¹³ pairs
+    graph = random_alike(undirected([[0, 1, 2], [1, 2, nodes - 1]], nodes), torch.Generator().manual_seed(0))
+    assert (graph.num_receivers, graph.num_edges, links_of(graph).shape[1]) == (nodes, 6, 3)
+
+
 def test_isomorphism_classes_see_what_colours_do_not():
     """Two triangles and a hexagon have the same colours; graphs are the same under any numbering."""
     triangles = Graph.batch([undirected([[0, 1, 2], [1, 2, 0]], 3)] * 2)
