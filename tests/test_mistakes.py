@@ -101,7 +101,7 @@ MISTAKES: list[tuple[str, str, Any, str]] = [
     ("explain", "node", 1.5, "node must be a whole number"),
     ("explain", "x", X[0], r"features \[\*, N, C\] or of tokens \[\*, N\], not \[2\]"),
     ("explain", "x", X.to_sparse(), "x must be a dense tensor"),
-    ("explain", "target", len, "the target makes a int of the outputs"),
+    ("explain", "target", len, "the target makes an int of the outputs"),
     ("fidelity", "explanation", None, "which explain returns, not of None"),
     ("fidelity", "of", "graphs", "of must be 'edges' or 'nodes'"),
     ("fidelity", "orders", 0, "orders must be at least 1"),
@@ -135,7 +135,7 @@ NODES = {"x": torch.ones(2, 1), "labels": torch.tensor([0, 1])}
     [
         ({"edges": None}, "edges must be a list, of files or of what they would hold, not a NoneType"),
         ({"edges": "edges.csv"}, "edges must be a list"),
-        ({"edges": [0]}, r"edges\[0\] must be a file, or \(senders, receivers, attributes or None\), not a int"),
+        ({"edges": [0]}, r"edges\[0\] must be a file, or \(senders, receivers, attributes or None\), not an int"),
         ({"edges": [([0], [1])]}, r"edges\[0\] must be a file"),
         ({"edges": [([0.5], [1], None)]}, r"senders of edges\[0\] must hold integers"),
         ({"edges": [([0], [[1]], None)]}, r"receivers of edges\[0\] must have 1 axis"),
@@ -165,7 +165,7 @@ def test_a_drawing_is_of_a_recorded_call() -> None:
     assert draw_attention(seen[0], ["a", "b", "c"], 0).startswith("a")
     for given, message in (
         ((RING,), "a call that edgewise.record.. has recorded, not a Graph"),
-        ((seen[0], 3), "labels must be a list of texts, not a int"),
+        ((seen[0], 3), "labels must be a list of texts, not an int"),
         ((seen[0], None, "first"), "head must be a whole number"),
     ):
         with pytest.raises(EdgewiseError, match=message):

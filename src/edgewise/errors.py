@@ -74,6 +74,17 @@ def nearest(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {best!r}?" if likeness(best) >= 0.6 else ""
 
 
+def a_kind(value: object) -> str:
+    """The type of a value, with its article.
+
+    Example
+        >>> a_kind(3), a_kind("3")
+        ('an int', 'a str')
+    """
+    name = type(value).__name__
+    return f"{'an' if name.lower().startswith(('a', 'e', 'i', 'o', 'nd')) else 'a'} {name}"
+
+
 def installing(name: str) -> str:
     """The command that installs an optional part: in a clone the clone's own, elsewhere pip's."""
     clone = Path(__file__).parents[2]

@@ -31,7 +31,7 @@ def test_a_pair_whose_graphs_no_program_builds_is_refused(graph: EncoderDecoderG
     ("x", "preprocessing", "why"),
     [
         ((torch.ones(3, 5), torch.ones(3, 5)), None, "after its graph the example has tensors, not a tuple"),
-        (np.ones((3, 5), "float32"), None, "after its graph the example has tensors, not a ndarray"),
+        (np.ones((3, 5), "float32"), None, "after its graph the example has tensors, not an ndarray"),
         (torch.ones(3, 5), {"mean": torch.ones(5)}, "what JSON can hold, .*: Object of type Tensor"),
         (torch.ones(3, 5), {"scale": np.float32(2)}, "what JSON can hold, .*: Object of type float32"),
     ],

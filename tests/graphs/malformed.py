@@ -165,7 +165,7 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
     ("a negative side", lambda: bipartite(-1, 2), "left must be at least 0, not -1"),
     ("a side as a word", lambda: bipartite(1, "2"), "right must be a whole number, not '2'"),
     ("an empty batch", lambda: Graph.batch([]), "a batch needs at least one graph"),
-    ("a number in a batch", lambda: Graph.batch([SQUARE, 3]), "graph 1 of the batch is a int, not a Graph"),
+    ("a number in a batch", lambda: Graph.batch([SQUARE, 3]), "graph 1 of the batch is an int, not a Graph"),
     ("an offset in a batch", lambda: Graph.batch([SQUARE, causal(2, offset=1)]), "graph 1 of the batch has offset 1"),
     (
         "devices in a batch",

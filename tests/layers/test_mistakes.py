@@ -49,8 +49,8 @@ def test_something_else_in_the_place_of_a_graph(call: Any, what: str) -> None:
     ("call", "what"),
     [
         (lambda: Graph.batch(GRAPH), r"a list of graphs, not one: Graph.batch\(\[graph\]\)"),
-        (lambda: Graph.batch(3), "a batch takes a list of graphs, not a int"),
-        (lambda: Graph.from_graph6(3), "a graph in graph6 is a line of text, not a int"),
+        (lambda: Graph.batch(3), "a batch takes a list of graphs, not an int"),
+        (lambda: Graph.from_graph6(3), "a graph in graph6 is a line of text, not an int"),
         (lambda: Graph.open(None), "a store must be a path, not None"),
         (lambda: GRAPH.to("nowhere"), "a graph moves to a device, such as 'cpu' or 'cuda:0', not to 'nowhere'"),
         (lambda: GRAPH.to(torch.float64), "a graph moves to a device.*not to torch.float64"),

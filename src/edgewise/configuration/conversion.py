@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from edgewise.configuration.choices import Bounds, Choice, OneOf, Option, Text, options_of
 from edgewise.configuration.reading import parse_yaml
-from edgewise.errors import ConfigError, nearest
+from edgewise.errors import ConfigError, a_kind, nearest
 
 T = TypeVar("T")
 
@@ -247,4 +247,4 @@ def _shown(value: object) -> str:
     if isinstance(value, str) and len(value) < 80:
         return repr(str(value))
     kinds = {Mapping: "a mapping", list | tuple: "a list", str: "a long text", int: "a huge integer"}
-    return next((name for kind, name in kinds.items() if isinstance(value, kind)), f"a {type(value).__name__}")
+    return next((name for kind, name in kinds.items() if isinstance(value, kind)), a_kind(value))

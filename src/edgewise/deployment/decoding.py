@@ -11,7 +11,7 @@ from edgewise.deployment.forms import FORMS
 from edgewise.deployment.graph import TracedGraph
 from edgewise.deployment.interface import Exportable, rule_of, with_names
 from edgewise.deployment.program import evaluating
-from edgewise.errors import ExportError
+from edgewise.errors import ExportError, a_kind
 from edgewise.graphs import Graph
 from edgewise.layers import KeyValueCache
 from edgewise.models.capabilities import LanguageModel
@@ -31,7 +31,7 @@ class Decoding(Exportable):
         super().__init__(model, graph, ("tokens",))
         reads = isinstance(self.signature, Tokens) and not self.signature.whole_graph
         if not isinstance(model, LanguageModel) or not reads:
-            raise ExportError(f"a {type(model).__name__} has no cache: it reads a text as a whole")
+            raise ExportError(f"{a_kind(model)} has no cache: it reads a text as a whole")
         single = isinstance(graph, Graph) and len(graph.sizes) == 1 and graph.is_square
         if not single or graph.rule is None or graph.rule.extent is not None:
             raise ExportError(f"a cache is for a text of any length on a graph by rule, not for {graph}")

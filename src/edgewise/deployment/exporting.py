@@ -21,7 +21,7 @@ from edgewise.deployment.interface import AXES, Exportable, kind_of
 from edgewise.deployment.native import check_native, write_library
 from edgewise.deployment.precomputed import lines_of
 from edgewise.deployment.program import evaluating, program_of, standard
-from edgewise.errors import EdgewiseError, ExportError
+from edgewise.errors import EdgewiseError, ExportError, a_kind
 from edgewise.files import path_of, whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
@@ -140,7 +140,7 @@ def export(
     out = None if out is None else _place(out)
     graph, *tensors = example if isinstance(example, tuple | list) and example else (example,)
     if not isinstance(graph, Graph | EncoderDecoderGraph):
-        raise ExportError(f"the example begins with a {type(graph).__name__}, not with the graph: give (graph, x, ...)")
+        raise ExportError(f"the example begins with {a_kind(graph)}, not with the graph: give (graph, x, ...)")
     if names is not None and (not isinstance(names, tuple | list) or not all(isinstance(one, str) for one in names)):
         raise ExportError(f"names must be a list of texts, such as ['x', 'edge_attr'], not {names!r}")
     if others := [given for given in tensors if not isinstance(given, Tensor | SparseFeatures | None)]:

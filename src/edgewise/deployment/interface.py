@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.deployment.forms import FORMS, all_pairs, edges_within, joined
 from edgewise.deployment.graph import TracedGraph
 from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
-from edgewise.errors import ExportError
+from edgewise.errors import ExportError, a_kind
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.rule import Blocks, Causal, Complete, Rule
 from edgewise.layers.plain.linear import SparseFeatures
@@ -136,7 +136,7 @@ class Exportable(nn.Module):
             return {"y": outputs}
         if isinstance(outputs, tuple) and all(isinstance(one, Tensor) for one in outputs):
             return {"y" if number == 0 else f"y_{number}": one for number, one in enumerate(outputs)}
-        raise ExportError(f"it returns a {type(outputs).__name__}, not tensors")
+        raise ExportError(f"it returns {a_kind(outputs)}, not tensors")
 
     def outputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
         """What the model itself computes in a call model(graph, *tensors), by name."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, a_kind
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.runs import Moved, load_run
 
@@ -49,7 +49,7 @@ class Trained(nn.Module):
         if isinstance(rows, str | float | int | PathLike):
             raise ConfigError(f"rows are a list of inputs, not one of them: [{rows!r}]")
         if not isinstance(rows, Iterable):
-            raise ConfigError(f"rows are a list of inputs, not a {type(rows).__name__}")
+            raise ConfigError(f"rows are a list of inputs, not {a_kind(rows)}")
         if batch < 1:
             raise ConfigError(f"batch={batch} must be at least 1")
         requests = iter(rows.tolist() if isinstance(rows, Tensor) else rows)

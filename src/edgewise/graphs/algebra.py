@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError
+from edgewise.errors import GraphError, a_kind
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.adjacency import Adjacency
@@ -186,7 +186,7 @@ class Algebra(Adjacency):
             raise GraphError("a batch needs at least one graph")
         for number, graph in enumerate(members):
             if not isinstance(graph, Adjacency):
-                raise GraphError(f"graph {number} of the batch is a {type(graph).__name__}, not a Graph")
+                raise GraphError(f"graph {number} of the batch is {a_kind(graph)}, not a Graph")
             if graph.offset:
                 raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
             if graph.device != members[0].device:

@@ -7,7 +7,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from edgewise.errors import DataError, GraphError, ShapeError
+from edgewise.errors import DataError, GraphError, ShapeError, a_kind
 from edgewise.graphs.rule import Intervals, ascending
 from edgewise.graphs.tracing import plain
 
@@ -140,7 +140,7 @@ def ranges(starts: Any, stops: Any, num_senders: int) -> Intervals:
 
 def shown(value: Any) -> str:
     """What an error calls something that was handed over: the shape of a tensor, the type of anything else."""
-    return str(list(value.shape)) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return str(list(value.shape)) if isinstance(value, Tensor) else a_kind(value)
 
 
 def graph_first(graph: Any, *others: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, a_kind
 from edgewise.graphs import Graph
 from edgewise.models.signature import Signature
 
@@ -59,14 +59,14 @@ class Latent(Protocol):
 def latent_model(model: nn.Module) -> Latent:
     """The model, if it has codes; any other is a ConfigError."""
     if not isinstance(model, Latent):
-        raise ConfigError(f"a {type(model).__name__} has no codes: choose model=variational-autoencoder")
+        raise ConfigError(f"{a_kind(model)} has no codes: choose model=variational-autoencoder")
     return model
 
 
 def language_model(model: nn.Module) -> LanguageModel:
     """The model, if it can generate; any other is a ConfigError."""
     if not isinstance(model, LanguageModel):
-        raise ConfigError(f"a {type(model).__name__} cannot generate: it reads a text as a whole, and has no cache")
+        raise ConfigError(f"{a_kind(model)} cannot generate: it reads a text as a whole, and has no cache")
     return model
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, a_kind
 from edgewise.graphs import Graph
 
 CAN = "the explorer shows transformers and graph transformers with plain q·k attention, one number per score"
@@ -39,10 +39,10 @@ def exported(model: Any, outputs: list[str]) -> Plain:
     """
     blocks = getattr(model, "blocks", None)
     if not isinstance(blocks, nn.ModuleList) or len(blocks) == 0:
-        raise ConfigError(f"a {type(model).__name__} has no blocks of attention: {CAN}")
+        raise ConfigError(f"{a_kind(model)} has no blocks of attention: {CAN}")
     lacking = [part for part in ("embed", "norm", "readout", "head") if not hasattr(model, part)]
     if lacking:
-        raise ConfigError(f"a {type(model).__name__} has no part named {lacking[0]}: {CAN}")
+        raise ConfigError(f"{a_kind(model)} has no part named {lacking[0]}: {CAN}")
     first = _attention(blocks[0])
     heads, shared, _ = first.split
     embed, head = model.embed, model.head
@@ -61,7 +61,7 @@ def exported(model: Any, outputs: list[str]) -> Plain:
 def _attention(block: nn.Module) -> layers.MultiHeadAttention:
     attention = getattr(block, "attention", None)
     if type(block) not in (layers.PreNormBlock, layers.PostNormBlock):
-        raise ConfigError(f"a {type(block).__name__} is no plain transformer block: {CAN}")
+        raise ConfigError(f"{a_kind(block)} is no plain transformer block: {CAN}")
     if type(attention) not in ATTENTIONS:
         raise ConfigError(f"{type(attention).__name__} has scores of its own: {CAN}")
     assert isinstance(attention, layers.MultiHeadAttention)
@@ -147,7 +147,7 @@ def read(model: Any, *inputs: Any) -> Reading:
         or not chained
         or not torch.equal(_after_blocks(model, graph, seen[-1][2]), output)
     ):
-        raise ConfigError(f"a {type(model).__name__} does more than one block after the other: {CAN}")
+        raise ConfigError(f"{a_kind(model)} does more than one block after the other: {CAN}")
     return Reading(graph, features, output)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError, ShapeError, a_kind
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
 from edgewise.kernels.operator.layout import widened
@@ -177,7 +177,7 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         if not isinstance(cache, KeyValueCache | None):
             right = "a KeyValueCache, as layer.cache(graph) makes"
-            raise ShapeError(f"{type(self).__name__} decodes with {right}, not with a {type(cache).__name__}")
+            raise ShapeError(f"{type(self).__name__} decodes with {right}, not with {a_kind(cache)}")
         if isinstance(x, tuple) and senders is None:
             x, senders = x
         q, k, v = self._self_ends(graph, x) if senders is None else self._cross_ends(graph, x, senders)

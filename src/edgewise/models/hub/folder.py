@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from edgewise.configuration import Choice
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, a_kind
 from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.models.hub.layout import known
@@ -78,7 +78,7 @@ def to_hugging_face(model: Transformer | BERT | EncoderDecoder, folder: Path | s
     if (folder / CONFIG).exists():
         raise ConfigError(f"{folder} holds a model already: name a new folder")
     architecture = known(ARCHITECTURES, "kind", _kind_of(model) if kind is None else kind)
-    with reading(f"a {type(model).__name__}", f"a model of kind {kind!r}", ConfigError):
+    with reading(a_kind(model), f"a model of kind {kind!r}", ConfigError):
         config = architecture.config(model)
         theirs = outline(lambda: architecture.model(config), "the model of that layout").state_dict()
     own, tensors = model.state_dict(), dict[str, Tensor]()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import known
-from edgewise.errors import ConfigError, ExplanationError
+from edgewise.errors import ConfigError, ExplanationError, a_kind
 from edgewise.explanations import Explained
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Alignment, Array, Content, Drawing, Scores
@@ -160,7 +160,7 @@ def captured(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, ...]:
     finally:
         hook.remove()
     if not seen or not isinstance(seen[0][0], Graph):
-        what = "is not evaluated on a graph" if not seen else f"reads a {type(seen[0][0]).__name__}"
+        what = "is not evaluated on a graph" if not seen else f"reads {a_kind(seen[0][0])}"
         raise ExplanationError(f"{type(model).__name__} {what} for this input: what it reads cannot be explained")
     return seen[0]
 

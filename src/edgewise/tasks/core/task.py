@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, known, known_options
-from edgewise.errors import ConfigError, DataError, GraphError
+from edgewise.errors import ConfigError, DataError, GraphError, a_kind
 from edgewise.graphs import PATTERNS, Graph, is_causal
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Signature, TokenPairs
@@ -363,7 +363,7 @@ def lay(pattern: Pattern, *layout: int) -> Graph:
         layout = layout if plane else (prod(layout),)
     graph = pattern(*layout)
     if not isinstance(graph, Graph):
-        raise GraphError(f"the pattern made a {type(graph).__name__} of {prod(layout)} positions, and not a Graph")
+        raise GraphError(f"the pattern made {a_kind(graph)} of {prod(layout)} positions, and not a Graph")
     if not graph.is_square or graph.num_receivers != prod(layout):
         shape = f"{graph.num_receivers} receivers and {graph.num_senders} senders"
         raise GraphError(f"it has {shape} for {prod(layout)} positions")
