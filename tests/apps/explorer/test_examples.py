@@ -76,6 +76,11 @@ def test_several_targets_are_refused(tmp_path: Path) -> None:
         pieces(model, task, config.graph, None)
 
 
+def test_a_knowledge_graphs_outputs_are_numbered() -> None:
+    task, _ = assemble(configure(recipes.read("kinship-rgcn"), []))
+    assert outputs_of(task)[:2] == ["output 0", "output 1"]
+
+
 def test_a_neighbourhood_grows_hop_by_hop_and_ends_with_the_component() -> None:
     star = Graph.from_edge_index([[1, 2, 3, 4, 0], [0, 0, 0, 1, 5]], num_nodes=6)
     assert neighbourhood(star, 0, 10).tolist() == [0, 1, 2, 3, 4]

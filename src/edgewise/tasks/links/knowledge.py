@@ -129,7 +129,7 @@ class KnowledgeGraph(Task):
     maximise = True
 
     def __init__(self, name: str, facts: Facts, width: int, decoder: str = "complex") -> None:
-        self.decode: Callable[[Tensor, Tensor, Tensor], Tensor] = chosen("decoder", decoder, DECODERS)
+        self.decoder: Callable[[Tensor, Tensor, Tensor], Tensor] = chosen("decoder", decoder, DECODERS)
         if width < 1 or (width % 2 and decoder != "distmult"):
             raise ConfigError(f"task.width must be at least 1, and even for {decoder!r}, not {width}")
         for split in SPLITS:
@@ -185,7 +185,7 @@ class KnowledgeGraph(Task):
     def scores_of(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """How true each entity makes each query: s [M, N]."""
         entities, relations = outputs[: self.count], outputs[self.count :]
-        return self.decode(entities[queries[:, 0]], relations[queries[:, 1]], entities)
+        return self.decoder(entities[queries[:, 0]], relations[queries[:, 1]], entities)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return functional.cross_entropy(self.scores_of(outputs, batch_of(QueryBatch, batch).queries), batch.target)
