@@ -1,14 +1,16 @@
 """Sampling on the nodes of any task: dense and sparse features."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from edgewise.errors import ConfigError
 from edgewise.layers import SparseFeatures
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import citation, karate, node_folder
+from edgewise.tasks import citation, karate, link_folder, node_folder
 from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
 from tasks.miniature import write_planetoid
 
@@ -44,6 +46,19 @@ def test_rows_of_sparse_features() -> None:
     x = SparseFeatures.from_scipy(scipy.sparse.csr_matrix(dense.numpy()))
     rows = torch.tensor([4, 0, 4, 8])
     assert x[rows].to_dense().equal(dense[rows])
+
+
+@pytest.mark.parametrize("given", [[2, 3], np.array([2, 3]), torch.tensor([2, 3]), (np.int64(2), 3)])
+def test_fan_outs_are_any_sequence_of_whole_numbers(tmp_path: Path, given: Any) -> None:
+    write_folder(tmp_path)
+    assert node_folder(str(tmp_path), fanouts=given).fanouts == (2, 3)
+    assert link_folder(str(tmp_path), fanouts=given).fanouts == (2, 3)
+
+
+@pytest.mark.parametrize("given", [10, [1.5], "ten"])
+def test_fan_outs_that_are_no_whole_numbers_are_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"task\.fanouts.* must be"):
+        SampledNodes("karate", karate().nodes, given)
 
 
 def test_a_fan_out_that_is_none() -> None:

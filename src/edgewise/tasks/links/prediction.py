@@ -19,7 +19,7 @@ from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Parts, Pattern, Task, given
 from edgewise.tasks.nodes.citation import citation
-from edgewise.tasks.nodes.sampled import check_fanouts
+from edgewise.tasks.nodes.sampled import fanouts_of
 
 VALID, TEST = 0.05, 0.1
 
@@ -94,8 +94,7 @@ class LinkPrediction(Task):
     ) -> None:
         if width < 1:
             raise ConfigError(f"task.width must be at least 1, not {width}")
-        check_fanouts(fanouts)
-        self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts
+        self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts_of(fanouts)
         self.epoch_size, self.has_test = cut.train.shape[1], cut.test.shape[1] > 0
         self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
         self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}

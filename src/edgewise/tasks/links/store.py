@@ -19,7 +19,7 @@ from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
-from edgewise.tasks.nodes.sampled import SampledBatch
+from edgewise.tasks.nodes.sampled import SampledBatch, fanouts_of
 
 ROUNDS = 100  # draws of pairs after which a graph is taken for one with too few pairs without a link
 
@@ -40,7 +40,7 @@ class StoredLinks(LinkPrediction):
     """
 
     def __init__(self, name: str, cut: LinkCut, rows: StoredRows, missing: Tensor, options: StoredOptions) -> None:
-        if not options.fanouts:
+        if not fanouts_of(options.fanouts):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")
         super().__init__(name, cut, cast(Tensor, rows), options.width, variational=False, fanouts=options.fanouts)
         self.rows, self.missing, self.workers = rows, missing, options.workers

@@ -8,6 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from edgewise.configuration import convert
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample, importance, sample_layers, sample_neighbors
 from edgewise.graphs.derived import cached
@@ -65,7 +66,7 @@ class SampledNodes(NodeClassification):
     ) -> None:
         super().__init__(name, nodes)
         check_range(0, MOST_WORKERS, workers=workers)
-        check_fanouts(fanouts)
+        fanouts = fanouts_of(fanouts)
         if nodes.e is not None and (fanouts or inductive):
             whole = "are read with the whole graph: leave out task.fanouts, or the features"
             raise ConfigError(f"the features of {name}'s edges {whole}")
@@ -129,15 +130,21 @@ class SampledNodes(NodeClassification):
         return labels.long()
 
 
-def check_fanouts(fanouts: tuple[int, ...]) -> None:
-    """Refuse what is no number of neighbours.
+def fanouts_of(given: Any) -> tuple[int, ...]:
+    """Numbers of neighbours, from any sequence of whole numbers, an array or a tensor.
 
-    >>> check_fanouts((10, -2))
+    Errors      ConfigError for what are no such numbers
+
+    >>> fanouts_of(torch.tensor([10, -1]))
+    (10, -1)
+    >>> fanouts_of((10, -2))
     Traceback (most recent call last):
     edgewise.errors.ConfigError: task.fanouts are numbers of neighbours, or -1 for all of them, not [10, -2]
     """
+    fanouts: tuple[int, ...] = convert(given, tuple[int, ...], "task.fanouts")
     if any(fanout < -1 for fanout in fanouts):
         raise ConfigError(f"task.fanouts are numbers of neighbours, or -1 for all of them, not {list(fanouts)}")
+    return fanouts
 
 
 @cached

@@ -18,7 +18,7 @@ from edgewise.tasks.core.splits import SPLITS, Split, Splits, shuffled
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.nodes.classification import Nodes
-from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
+from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes, fanouts_of
 
 MOST_DRAWN = 20_000  # test nodes: more are not predicted anew for a report's confusion matrix
 
@@ -32,7 +32,7 @@ class StoredNodes(SampledNodes):
     """
 
     def __init__(self, name: str, nodes: Nodes, rows: StoredRows, fanouts: tuple[int, ...], workers: int = 0) -> None:
-        if not fanouts:
+        if not (fanouts := fanouts_of(fanouts)):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")
         super().__init__(name, nodes, fanouts, inductive=False, workers=workers)
         self.rows = rows
