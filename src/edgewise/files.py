@@ -133,7 +133,8 @@ def decode(path: Path, content: bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text: byte {error.start} is {content[error.start]:#04x}") from error
+        what = f"not UTF-8 text: byte {error.start} is {content[error.start]:#04x}"
+        raise DataError(f"{path}: {what}; save it as UTF-8") from error
 
 
 def cache_path(*parts: str) -> Path:

@@ -63,7 +63,11 @@ def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> Non
         (["user,item", "a,b"], {"least": 3}, r"task.least=3 needs a column of ratings"),
         (["user,item,rating", "a,b,good"], {}, "line 2: rating is 'good', not a finite number"),
         (["user,item,time", "a,b,1", "a,d,2", "a,c,soon"], {}, "time is 'soon', no number and no date"),
-        (["user,item", "a,b"], {"columns": "x,item"}, "columns='x,item' should name user, item, rating and time"),
+        (
+            ["user,item", "a,b"],
+            {"columns": "x,item"},
+            "--task.columns 'x,item' should name user, item, rating",
+        ),
         (["user,item,rating", "a,b,1"], {"least": 3}, "no line has a rating of at least 3"),
         (["user,item"], {}, "it has no lines"),
         (["user,item", "a,b"], {}, "choices has no choices in valid"),

@@ -82,7 +82,7 @@ def test_all_problems_are_listed_at_once(tmp_path) -> None:
     _, problems = read(tmp_path, content)
     told = "\n".join(problems)
     for part in (
-        "line 3: 'a' is there twice, with other cells in line 2",
+        "line 3: 'a' is there twice, with other cells in line 2; give --task.id row where they are no names",
         "line 4: text has no text",
         "line 5 does not have 4 columns",
         "line 6: the split 'tset' is none of train, valid, test",

@@ -17,7 +17,7 @@ from edgewise.graphs.graph import picture
 from edgewise.graphs.tracing import is_real, is_transformed
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
-from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
 from edgewise.kernels.partitioned import with_senders
 from edgewise.kernels.ring import goes_around, shared
@@ -84,7 +84,7 @@ def _run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     name = forced_backend() if backend is None else backend
     if name is None:
         lowered = call.lowered()
-        chosen = BACKENDS[_choice(lowered) if compiling else _choice_once(lowered, traced)]
+        chosen = BACKENDS[_choice_compiled(lowered) if compiling else _choice_once(lowered, traced)]
         return chosen.run(lowered) if chosen.spreads is None or traced else _isolated(chosen, lowered)
     if isinstance(name, Backend):
         return name.run(call)
@@ -117,8 +117,19 @@ def _choice(call: Call) -> str:
     return "segment" if _is_empty(call) else cheapest(call)
 
 
+def _choice_compiled(call: Call) -> str:
+    """The same where torch.compile reads it: what it makes serves any number of nodes and edges. Heads and channels are
+    numbers in it, since it looks them up."""
+    axis = -3 if isinstance(call, Attend) else call.node_axis if isinstance(call, Aggregate) else -2
+    assert tuple(n for x in call.tensors() for n in x.shape[axis + 1 :]) not in _NOTHING
+    return _choice(call)
+
+
+_NOTHING: dict[tuple[int, ...], str] = {}
+
+
 def _choice_once(call: Call, traced: bool) -> str:
-    """The same, remembered. What is compiled is not asked: it would be for calls of one size alone."""
+    """The same, remembered by all shapes."""
     choices, signature = _choices(call.graph, type(call), traced), call.signature()
     if signature not in choices:
         choices[signature] = _choice(call)

@@ -151,13 +151,14 @@ def _columns(path: Path, names: list[str], given: str) -> dict[str, str]:
         parts = [part.strip() for part in given.split(",")]
         chosen = {what: name for what, name in zip(NAMES, parts, strict=False) if name}
         if len(parts) > len(NAMES) or any(name not in names for name in chosen.values()):
-            raise DataError(f"{path}: columns={given!r} should name user, item, rating and time of {', '.join(names)}")
+            right = f"should name user, item, rating and time of {', '.join(names)}"
+            raise DataError(f"{path}: --task.columns {given!r} {right}")
     else:
         plain = {name.strip().lower().replace(" ", "_"): name for name in reversed(names)}
         chosen = {what: plain[one] for what, known in NAMES.items() for one in reversed(known) if one in plain}
     for what in ("user", "item"):
         if what not in chosen:
-            own = f"its columns are {', '.join(names)}: name them, as columns=who,what,stars,when"
+            own = f"its columns are {', '.join(names)}: name them, as --task.columns who,what,stars,when"
             raise DataError(f"{path}: no column of {what}s was found; {own}")
     return chosen
 

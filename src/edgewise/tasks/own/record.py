@@ -167,7 +167,8 @@ def check(given: Examples, targets: Sequence[Target], splits: Splits) -> None:
     for split in SPLITS:
         rows = splits[split]
         if len(rows) == 0:
-            raise DataError(f"{given.place}: no {unit} is in the {split} split")
+            every, at = sum(map(len, splits.values())), given.files[0] if len(given.files) == 1 else given.place
+            raise DataError(f"{at}: no {unit} is in the {split} split, of {every:,} in all")
         if bool((~have[rows]).any()):
             blank = name(given, int(rows[~have[rows]][0]))
             raise DataError(f"{given.place}: {unit} {blank} of the {split} split has no label")

@@ -126,7 +126,9 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     cells = {name: table.texts(name) for name in texts}
     if named_by or (asked.labelled and asked.inputs):
-        rows = _distinct(table, names if named_by else [*zip(*cells.values(), strict=True)], cells, found)
+        remedy = "; give --task.id row where they are no names" if named_by else ""
+        keys = names if named_by else [*zip(*cells.values(), strict=True)]
+        rows = _distinct(table, keys, cells, found, remedy)
     else:
         rows = [*range(len(table))]
     notes = [*table.notes]
@@ -208,14 +210,16 @@ def _labels(path: Path, file: File, asked: Asked, lower: Mapping[str, str], othe
     raise DataError(f"{path}: which columns are to be predicted, of {which}? Give --task.label NAME or NAME,NAME")
 
 
-def _distinct(table: Table, keys: Sequence[object], cells: Mapping[str, list[str]], problems: Problems) -> list[int]:
+def _distinct(
+    table: Table, keys: Sequence[object], cells: Mapping[str, list[str]], problems: Problems, remedy: str
+) -> list[int]:
     """The first row of each key; a later one must be the same."""
     first: dict[object, int] = {}
     for row, key in enumerate(keys):
         before = first.setdefault(key, row)
         if before != row and any(column[row] != column[before] for column in cells.values()):
             twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
-            problems.add(f"{table.at(row)}: {str(key)[:40]!r} {twice}")
+            problems.add(f"{table.at(row)}: {str(key)[:40]!r} {twice}{remedy}")
         elif key == "":
             problems.add(f"{table.at(row)}: it has no name")
     return list(first.values())
