@@ -252,8 +252,8 @@ def test_the_averaged_model_is_judged_and_kept_with_statistics_of_its_training_e
 def test_a_part_that_is_frozen_in_evaluation_mode_stays_so() -> None:
     model = Normed()
     model.norm.eval()
-    fit(Line(), model, steps=3, evaluation={"every": 1})
-    assert model.norm.num_batches_tracked == 0
+    fit(Line(), model, steps=3, evaluation={"every": 1}, average={"start": 1})
+    assert model.norm.num_batches_tracked == 0 and model.norm.running_mean == 0
 
 
 def test_a_rehearsal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,11 +118,11 @@ def _choice(call: Call) -> str:
 
 
 def _choice_compiled(call: Call) -> str:
-    """The same where torch.compile reads it: what it makes serves any number of nodes and edges. Heads and channels are
-    numbers in it, since it looks them up."""
+    """The same where torch.compile reads it: what it makes serves any number of nodes and edges. So that it takes heads
+    and channels as numbers, not as symbols, they are looked up, in a table of nothing."""
     axis = -3 if isinstance(call, Attend) else call.node_axis if isinstance(call, Aggregate) else -2
-    assert tuple(n for x in call.tensors() for n in x.shape[axis + 1 :]) not in _NOTHING
-    return _choice(call)
+    structure = tuple(n for x in call.tensors() for n in x.shape[axis + 1 :])
+    return _NOTHING.get(structure) or _choice(call)
 
 
 _NOTHING: dict[tuple[int, ...], str] = {}

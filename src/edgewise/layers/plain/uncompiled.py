@@ -24,7 +24,6 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
         if "torch._dynamo" not in sys.modules:
             return function(*args, **kwargs)
         if disabled is None:
-            torch._dynamo.eval_frame.skip_code(run.__code__)  # type: ignore[attr-defined] # nor these lines
             disabled = torch.compiler.disable(function)
         return disabled(*args, **kwargs)
 

@@ -112,13 +112,14 @@ def update_batch_norm(model: nn.Module, batches: Iterable[tuple[Any, ...]]) -> N
     """Give every batch norm the mean and variance of its inputs over the batches, for the weights as they are now.
 
     Equation    running mean and variance ← their mean over the batches
-    Edge cases  a model without batch norms is not called
+    Edge cases  a model without batch norms is not called; norms that are frozen in evaluation mode, in a model in
+                training mode, stay as they are
     Cost        one forward pass per batch
     Differs     `torch.optim.swa_utils.update_bn` takes models of one argument; this one any, such as `model(graph, x)`
     Reference   Izmailov et al., 2018, §3.2
     """
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    norms = [norm for norm in norms if norm.track_running_stats]
+    norms = [norm for norm in norms if norm.track_running_stats and (norm.training or not model.training)]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
@@ -126,7 +127,8 @@ def update_batch_norm(model: nn.Module, batches: Iterable[tuple[Any, ...]]) -> N
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean over the batches
     with modes_kept(model):
-        model.train()
+        if not model.training:
+            model.train()
         try:
             for arguments in batches:
                 model(*arguments)

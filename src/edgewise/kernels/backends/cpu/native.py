@@ -3,6 +3,7 @@
 Cost        time O(E·H·C), memory O(N·H·C + E·H), forward and backward; the same bits at any number of threads
 """
 
+import math
 from dataclasses import replace
 
 from torch import Tensor
@@ -31,21 +32,13 @@ SUM = (1.4, 30, 32, 75, 13, 2.5, 0.5, 1)
 COLLECT = (12, 5.3)  # operations for each number of messages, and launches; fitted
 
 
-def at_once(heads: int) -> int:
-    """How many heads the kernels walk an edge for: a power of two that divides them (torch.compile reads no gcd)."""
-    most = MOST_AT_ONCE
-    while heads % most:
-        most //= 2
-    return most
-
-
 def cost(call: Call) -> Cost:
     """Every edge reads the rows of its sender, once."""
     graph = call.graph
     count = graph.num_edges
     if isinstance(call, Attend):
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
-        batch, groups = calls * call.heads, calls * call.heads // at_once(call.heads)
+        batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         number, head, lookup, bias, drop, row, end, launches = ATTEND
         ends = (graph.num_receivers + graph.num_senders) * width
