@@ -130,7 +130,7 @@ def _waited(device: Device, work: Callable[[], Any]) -> float | None:
 
 
 def varlen(problem: Problem, device: Device) -> Prepared:
-    """Variable-length flash attention, which has no bias: an easier problem."""
+    """Variable-length flash attention, which has no bias: where the problem has one, an easier problem."""
     try:
         from torch.nn.attention.varlen import varlen_attn
     except ImportError as error:
@@ -145,7 +145,7 @@ def varlen(problem: Problem, device: Device) -> Prepared:
         assert isinstance(y, Tensor)
         return y
 
-    return Prepared(run, without=("bias",), checked=False)
+    return Prepared(run, without=("bias",), checked=not problem.biased)
 
 
 def padded(problem: Problem, device: Device) -> Prepared:
@@ -172,21 +172,24 @@ def padded(problem: Problem, device: Device) -> Prepared:
             return x.permute(0, 2, 3, 1).reshape(count * most * most, -1)[pairs]
         return x.transpose(1, 2).reshape(count * most, *x.shape[1:2], x.shape[-1])[nodes]
 
-    def run(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    no_bias = adapt("bias", torch.zeros(len(pairs), 1, dtype=problem.dtype, device=device.kind))
+
+    def run(q: Tensor, k: Tensor, v: Tensor, bias: Tensor = no_bias) -> Tensor:
         return functional.scaled_dot_product_attention(q, k, v, bias)
 
     return Prepared(run, adapt, restore)
 
 
-def molecules(device: Device) -> list[Row]:
-    """512 molecules of 10 to 40 atoms, each a complete graph with a bias on its edges."""
+def molecules(device: Device, biased: bool = True) -> list[Row]:
+    """512 molecules of 10 to 40 atoms, each a complete graph, with a bias on its edges or without."""
     generator = torch.Generator().manual_seed(0)
     count, most, heads, channels = (4, 16, 2, 16) if device.toy else (512, 40, 8, 32)
     sizes = tuple(torch.randint(10, most + 1, (count,), generator=generator).tolist())
     graph = Graph.batch([complete(size) for size in sizes]).to(device.kind)
-    name = f"{count} molecules of 10 to {most} atoms, {heads} × {channels}, bias on edges"
-    race = Race(Problem(name, graph, heads, channels, HALF, biased=True, sizes=sizes), device)
-    own = map(ours, ("ragged", None, "triton", "segment"))
-    for contender in (*own, Contender("varlen flash, no bias", varlen), Contender("padded sdpa", padded)):
+    name = f"{count} molecules of 10 to {most} atoms, {heads} × {channels}, {'' if biased else 'no '}bias on edges"
+    race = Race(Problem(name, graph, heads, channels, HALF, biased=biased, sizes=sizes), device)
+    own = map(ours, ("ragged", None, "triton", "segment", *(() if biased else ("dense",))))
+    flash = "varlen flash, no bias" if biased else "varlen flash"
+    for contender in (*own, Contender(flash, varlen), Contender("padded sdpa", padded)):
         race.enter(contender)
     return race.time(seconds=8.0, replayed=True)

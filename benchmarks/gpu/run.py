@@ -77,6 +77,7 @@ def cases(quick: bool) -> dict[str, Callable[[Device], list[Row]]]:
     found |= {"max-1M-bf16": partial(sums.sums, "1M", HALF, "max")}
     found |= {f"{graph}-4096": partial(dense.plain, graph, 4096) for graph in ("complete", "causal")}
     found |= {"window-16384": partial(dense.window, 16384, 128), "molecules": dense.molecules}
+    found |= {"molecules-plain": partial(dense.molecules, biased=False)}
     found |= {"gpt": training.shakespeare_gpt, "cora-gat": training.cora_gat, "whole-graph": sparse.whole_graph}
     found["regret"] = partial(regrets, FLOAT)
     if quick:
@@ -90,8 +91,8 @@ def cases(quick: bool) -> dict[str, Callable[[Device], list[Row]]]:
 
 
 DRY = (
-    "calibration", "csr-1M-bf16", "max-1M-bf16", "sum-1M-bf16", "causal-4096", "window-16384", "molecules", "gpt",
-    "cora-gat", "whole-graph", "regret",
+    "calibration", "csr-1M-bf16", "max-1M-bf16", "sum-1M-bf16", "causal-4096", "window-16384", "molecules", "molecules-plain",
+    "gpt", "cora-gat", "whole-graph", "regret",
 )  # fmt: skip
 
 

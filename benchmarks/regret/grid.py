@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import torch
@@ -39,15 +40,16 @@ def regret(
     """
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    started, rows, left_out = time.perf_counter(), [], 0
+    started, measured = time.perf_counter(), {}
+    drawn = list(enumerate(configurations(quick=quick)))
+    Random(0).shuffle(drawn)  # what the seconds suffice for is a sample of all
     try:
-        for name, make in configurations(quick=quick):
-            if time.perf_counter() - started > seconds:
-                left_out += 1
-                continue
-            rows.append(measure(name, Problem.of(make().to(device, dtype))))
+        for number, (name, make) in drawn:
+            if time.perf_counter() - started <= seconds:
+                measured[number] = measure(name, Problem.of(make().to(device, dtype)))
     finally:
         torch.set_num_threads(before)
+    rows, left_out = [measured[number] for number in sorted(measured)], len(drawn) - len(measured)
     where = {"device": device, "dtype": str(dtype).removeprefix("torch."), "threads": threads}
     return where | {"left_out": left_out, "rows": rows} | summary(rows)
 

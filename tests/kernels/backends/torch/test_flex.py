@@ -104,6 +104,8 @@ def check(graph: Graph) -> None:
             listed(getattr(x, f"{name}_num_blocks"), getattr(x, f"{name}_indices")) for x in (mask, expected)
         )
         assert found == [sorted(row) for row in theirs], name
+    for name in ("kv", "q"):  # PyTorch's kernels read the lists of full blocks at the strides of the others
+        assert getattr(mask, f"{name}_indices").stride() == getattr(mask, f"full_{name}_indices").stride(), name
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -239,7 +241,7 @@ def test_building_a_mask_takes_work_in_proportion_to_the_nodes():
         graph = window(n, 128)
         with Touched() as touched:
             mask = flex.block_mask(graph)
-        assert mask.kv_indices.shape[-1] <= 2 and mask.full_q_indices.shape[-1] == 1, "no list is as long as the graph"
+        assert mask.kv_indices.shape[-1] <= 2 and mask.full_q_indices.shape[-1] <= 2, "no list is as long as the graph"
         return touched.count
 
     assert 100 * 4096 < work(65_536) / 16 <= 1.01 * work(4096), "in proportion to pairs it would be 16 times as much"
