@@ -91,8 +91,8 @@ def cases(quick: bool) -> dict[str, Callable[[Device], list[Row]]]:
 
 
 DRY = (
-    "calibration", "csr-1M-bf16", "max-1M-bf16", "sum-1M-bf16", "causal-4096", "window-16384", "molecules", "molecules-plain",
-    "gpt", "cora-gat", "whole-graph", "regret",
+    "calibration", "csr-1M-bf16", "max-1M-bf16", "sum-1M-bf16", "causal-4096", "window-16384", "molecules",
+    "molecules-plain", "gpt", "cora-gat", "whole-graph", "regret",
 )  # fmt: skip
 
 

@@ -96,6 +96,16 @@ def test_variable_length_attention_is_for_half_precisions_on_the_gpu_and_blocks_
     assert not dense._suits_flash(blocks([3, 0], senders=[0, 0]))
 
 
+def test_flash_attention_costs_the_tiles_that_blocks_do_not_fill():
+    graph = blocks([3, 130, 0], senders=[5, 65, 1])
+    assert dense._in_flash_tiles(graph) == 128 * 64 + 2 * 128 * 2 * 64
+    x = torch.zeros(133, 2, 8, dtype=torch.bfloat16)
+    call = Attend(graph, x, x[:71], x[:71], Dot())
+    exact = dense.cost(call)
+    with mock.patch.object(dense, "_runs_flash", return_value=True):
+        assert dense.cost(call).flops > 3 * exact.flops and dense.cost(call).launches < exact.launches
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="flash attention needs a GPU")
 @pytest.mark.parametrize("groups", [1, 4])
 def test_on_the_gpu_it_computes_what_the_equation_says(groups):

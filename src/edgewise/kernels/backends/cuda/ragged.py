@@ -33,7 +33,7 @@ from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 MOST = 128  # nodes of a block
 WIDEST = 128  # channels of a head
 BYTES = 2**14  # of a block's queries: more of them, beside keys, values and gradients, do not fit on the chip
-SOFTMAX, CALL = 5, 8  # products for a pair's exponential, and launches of a call; assumed
+SOFTMAX, CALL = 5, 2  # products for a pair's exponential, assumed; launches of a call, as flash attention's beside it
 LARGE = 64  # nodes of a block beyond which it has a launch of its own kind
 Launches = tuple[int, int, int]  # small blocks, which come first; the logarithm of their largest tile; large blocks
 

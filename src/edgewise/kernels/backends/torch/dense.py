@@ -42,6 +42,7 @@ FITS = {
     "cpu": (Fit(1.65, 0.0125, 1.0, 57, 6200), Fit(2.25, 0.041, 1.2, 104, 0)),
     "cuda": (Fit(2, 0, 1, 15, 0), Fit(3.4, 0, 4 / 3, 36, 0)),
 }
+FLASH_TILE = 128, 64  # receivers and senders that flash attention computes at once, the last ones of a sequence padded
 SKIPPED = 256  # senders: the tiles that causal attention leaves out; assumed
 GROUP = 14  # launches for each size of blocks; fitted
 COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
@@ -77,9 +78,11 @@ def cost(call: Call) -> Cost:
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
     blocks, groups = 1, 0
     if not masked and BLOCKS.holds(graph):
-        pairs = graph.num_edges
-        if not _runs_flash(call):
-            assert isinstance(graph.rule, Blocks)
+        assert isinstance(graph.rule, Blocks)
+        if _runs_flash(call):
+            pairs = _in_flash_tiles(graph)
+        else:
+            pairs = graph.num_edges
             sizes = [both for both in zip(graph.rule.receivers, graph.rule.senders, strict=True) if all(both)]
             blocks, groups = len(sizes), len(set(sizes))
     elif not masked and not graph.is_complete:
@@ -220,6 +223,15 @@ def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> 
     flat = values.new_zeros(*values.shape[:-1], graph.num_receivers * graph.num_senders)
     pair = graph.receivers * graph.num_senders + graph.senders
     return flat.index_copy(-1, pair, values).reshape(*flat.shape[:-1], graph.num_receivers, graph.num_senders)
+
+
+@cached
+def _in_flash_tiles(graph: Graph) -> int:
+    """Pairs of blocks as flash attention computes them: in tiles, which small blocks do not fill."""
+    assert isinstance(graph.rule, Blocks)
+    rows, columns = FLASH_TILE
+    both = zip(graph.rule.receivers, graph.rule.senders, strict=True)
+    return rows * columns * sum(-(-receivers // rows) * -(-senders // columns) for receivers, senders in both)
 
 
 def _runs_flash(call: Attend) -> bool:

@@ -318,7 +318,7 @@ def _tiles_of_ranges(starts: Tensor, stops: Tensor, columns: int) -> Tiles:
     return row_of, column, right - left
 
 
-def _lists(name: str, rows: Tensor, columns: Tensor, full: Tensor, count: int) -> dict[str, Tensor]:
+def _lists(name: str, rows: Tensor, columns: Tensor, full: Tensor, count: int) -> dict[str, Any]:
     """How many blocks in part and full ones each row has [1, 1, rows], and which, in front of zeros [1, 1, rows, most].
 
     Both lists are as wide as the longest row of either: PyTorch's kernels read the full blocks at the strides of the
@@ -326,7 +326,7 @@ def _lists(name: str, rows: Tensor, columns: Tensor, full: Tensor, count: int) -
     """
     numbers = {f"{part}{name}": lowering.counts(rows[which], count) for part, which in (("", ~full), ("full_", full))}
     most = max([1, *(int(number.max()) for number in numbers.values() if count)])
-    lists = {}
+    lists: dict[str, Any] = {}
     for (part, number), which in zip(numbers.items(), (~full, full), strict=True):
         row = rows[which]
         within = torch.arange(row.shape[0], device=row.device) - (number.cumsum(0) - number)[row]

@@ -20,7 +20,9 @@ from torch import Tensor
 from edgewise.kernels.backends.cuda.programs import INTERPRETED
 from edgewise.kernels.backends.cuda.programs.attention import bound
 from edgewise.kernels.backends.cuda.programs.building import WINDOW
+from edgewise.kernels.backends.cuda.programs.launching import prepared
 from edgewise.kernels.backends.cuda.programs.products import aligned, reduce_into
+from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 _INTERPRETED = tl.constexpr(INTERPRETED)
 _ROWS = tl.constexpr(WINDOW)
@@ -34,7 +36,7 @@ _STRUCTURE = ["starts", "column", "bits", "items", "lse", "delta"]
 
 
 def _jit(*sizes: str) -> Any:
-    return triton.jit(do_not_specialize=[*_SIZES, *sizes], do_not_specialize_on_alignment=_STRUCTURE)
+    return prepared(do_not_specialize=[*_SIZES, *sizes], do_not_specialize_on_alignment=_STRUCTURE)
 
 
 @triton.jit
@@ -236,7 +238,7 @@ def _constants(nodes: Sequence[Tensor], channels: int, values: int) -> dict[str,
     vec = 16 // size
     while any(n % vec for n in (channels, values, *(stride for x in nodes for stride in x.stride()[:2]))):
         vec //= 2
-    c, d = (max(16, triton.next_power_of_2(n)) for n in (channels, values))
+    c, d = (max(16, power_of_two(n)) for n in (channels, values))
     fit = max(16, TILE_BYTES // ((c + d) * size))
     tile = min(64, 2 * min(c, d), 1 << fit.bit_length() - 1)
     precision = "tf32x3" if size == 4 else "tf32"

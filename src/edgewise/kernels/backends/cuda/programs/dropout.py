@@ -8,6 +8,8 @@ import torch
 import triton
 import triton.language as tl
 
+from edgewise.kernels.backends.cuda.programs.launching import prepared
+
 BLOCK = 1024
 
 
@@ -26,7 +28,7 @@ def survives(bits, place, threshold):
     return (x ^ (x >> 15)) >= threshold.to(tl.uint32)
 
 
-@triton.jit(do_not_specialize=["count", "threshold"])
+@prepared(do_not_specialize=["count", "threshold"])
 def dropped(x, y, seed, count: tl.int64, threshold: tl.int64, keep: tl.float32, BLOCK: tl.constexpr):
     """y = x · keep where a number survives, else 0."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -39,6 +41,6 @@ def drop(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
     """Each number of x [*] zeroed with probability p < 1, the others divided by 1 - p."""
     x = x.contiguous()
     y = torch.empty_like(x)
-    programs = triton.cdiv(x.numel(), BLOCK)
+    programs = -(-x.numel() // BLOCK)
     dropped[(programs,)](x, y, seed, x.numel(), int(p * 2**32), 1 / (1 - p), BLOCK)
     return y

@@ -17,6 +17,8 @@ import triton.language as tl
 from torch import Tensor
 
 from edgewise.kernels.backends.cuda.programs.building import in_order
+from edgewise.kernels.backends.cuda.programs.launching import prepared
+from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 UNROLLED = 4  # edges in flight for each lane
 WARPS = 4  # a program's; each thread loads VEC numbers at once, 16 bytes where they divide
@@ -26,7 +28,7 @@ _SIZES = [
     "count", "row_tiles", "head_tiles", "heads", "width", "batch_stride", "row_stride", "own_batch_stride",
     "own_row_stride", "y_batch_stride", "weight_batch_stride", "per",
 ]  # fmt: skip
-_jit = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=["offsets", "index", "edge", "items"])
+_jit = prepared(do_not_specialize=_SIZES, do_not_specialize_on_alignment=["offsets", "index", "edge", "items"])
 
 
 @triton.jit
@@ -222,9 +224,9 @@ class Shape:
 
     def tile(self) -> tuple[int, int, int]:
         """Rows, heads and channels of a tile, powers of two."""
-        channels = min(triton.next_power_of_2(self.channels), self.most)
+        channels = min(power_of_two(self.channels), self.most)
         lanes = min(LANES, self.most // channels)
-        heads = min(triton.next_power_of_2(self.heads), lanes)
+        heads = min(power_of_two(self.heads), lanes)
         return lanes // heads, heads, channels
 
     def strides(self, x: Tensor | None) -> tuple[int, int]:
@@ -280,8 +282,8 @@ def _launch_reduce(
     shape = Shape.of(weight, *(t for t in (x, own, y) if t is not None))
     rows, heads, channels = shape.tile()
     count = y.shape[1] if items is None else len(items)
-    row_tiles, head_tiles = triton.cdiv(count, rows), triton.cdiv(shape.heads, heads)
-    programs = row_tiles * head_tiles * triton.cdiv(shape.channels, channels) * shape.batch
+    row_tiles, head_tiles = -(-count // rows), -(-shape.heads // heads)
+    programs = row_tiles * head_tiles * -(-shape.channels // channels) * shape.batch
     if programs == 0:
         return
     _reduce[(programs,)](
@@ -307,10 +309,10 @@ def multiply(
     weight, y = (None if t is None else aligned(t) for t in (weight, y))
     shape = Shape.of(out, x, dy)
     rows, heads, channels = shape.tile()
-    head_tiles, tiles = triton.cdiv(shape.heads, heads), triton.cdiv(shape.channels, channels)
+    head_tiles, tiles = -(-shape.heads // heads), -(-shape.channels // channels)
     # Always listed: Triton 3.6 fails to compile this kernel with bounds that are read from `offsets`.
     for items in plan[:2] or [in_order(offsets)]:
-        row_tiles = triton.cdiv(len(items), rows)
+        row_tiles = -(-len(items) // rows)
         programs = row_tiles * head_tiles * shape.batch
         if programs == 0:
             continue

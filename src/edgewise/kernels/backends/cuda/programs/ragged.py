@@ -16,6 +16,8 @@ from torch import Tensor
 
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.dropout import survives
+from edgewise.kernels.backends.cuda.programs.launching import prepared
+from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)  # the interpreter multiplies bfloat16 numbers as if they were integers
 NONE, EDGES, SENDERS = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)  # what the bias has a number for
@@ -161,7 +163,7 @@ def fits(block, LOG: tl.constexpr, LEAST: tl.constexpr):
     return (size <= 2**LOG) & ((size > 2 ** (LOG - 1)) | (LOG == LEAST))
 
 
-@triton.jit(do_not_specialize=INTEGERS)
+@prepared(do_not_specialize=INTEGERS)
 def attend_kernel(
     q, k, v, bias, blocks, seed, y, dq, dk, dv, dbias,
     q_batch, q_row, k_batch, k_row, v_batch, v_row, y_batch, y_row, bias_batch, bias_row, bias_head,
@@ -232,8 +234,8 @@ class _Call:
             # A number which all members of the batch, or all heads, share lies at the same place for each.
             self.strides += (stride if size > 1 else 0 for size, stride in zip(bias.shape, bias.stride(), strict=True))
         self.options = {
-            "C": max(16, triton.next_power_of_2(q.shape[3])),
-            "D": max(16, triton.next_power_of_2(v.shape[3])),
+            "C": max(16, power_of_two(q.shape[3])),
+            "D": max(16, power_of_two(v.shape[3])),
             "BIAS": (NONE if bias is None else SENDERS if by_sender else EDGES).value,
             "DROPOUT": dropout > 0,
             "UNIT": unit,
