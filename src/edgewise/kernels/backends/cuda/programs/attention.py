@@ -18,7 +18,6 @@ import triton.language as tl
 
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.dropout import survives
-from edgewise.kernels.backends.cuda.programs.launching import prepared
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)
 INTEGERS = [
@@ -127,7 +126,7 @@ def _bias(bias, e, head, edge, b, bias_batch, H: tl.constexpr, BIAS_HEADS: tl.co
     return tl.load(bias + at, edge & (head < H), 0.0).to(tl.float32)
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def attend(
     q, k, v, a, bias, edge_k, edge_v, seed, index, items, y, rest, lse, part_y, part_lse,
     count: tl.int64, chunks: tl.int64, receivers: tl.int64, senders: tl.int64, edges: tl.int64,
@@ -193,7 +192,7 @@ def attend(
     tl.store(lse + at, tl.where(total[:, :, None] == 0, float("inf"), log_sum), whole)
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def merge(
     part, part_lse, hubs, y, rest, lse, count: tl.int64, chunks: tl.int64, receivers: tl.int64,
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, DP: tl.constexpr, EDGES: tl.constexpr,
@@ -226,7 +225,7 @@ def merge(
         _store_rest(y, rest, b * receivers + row, H * D, live, inside, there, sums[:, :, None, :])
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def pair(
     dy, y, rest, lse, pairs, count: tl.int64, dy_stride: tl.int64,
     H: tl.constexpr, D: tl.constexpr, VD: tl.constexpr, HEADS: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr,
@@ -250,7 +249,7 @@ def pair(
     tl.store(pairs + at + H, delta, live)
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def by_sender(
     q, k, v, a, bias, edge_k, edge_v, seed, index, number, items, dy, pairs,
     dk, dv, part_dk, part_dv, ds, dedge_k, dedge_v,
@@ -332,7 +331,7 @@ def by_sender(
         _store_row(dk, part_dk, row, item, chunks, live, inside, there, dk_j, H * C, b, senders)
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def by_receiver(
     q, k, a, edge_k, ds, index, items, dq, part_dq, da,
     count: tl.int64, chunks: tl.int64, receivers: tl.int64, senders: tl.int64, edges: tl.int64, programs: tl.int64,

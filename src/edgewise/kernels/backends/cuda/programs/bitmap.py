@@ -20,7 +20,6 @@ from torch import Tensor
 from edgewise.kernels.backends.cuda.programs import INTERPRETED
 from edgewise.kernels.backends.cuda.programs.attention import bound
 from edgewise.kernels.backends.cuda.programs.building import WINDOW
-from edgewise.kernels.backends.cuda.programs.launching import prepared
 from edgewise.kernels.backends.cuda.programs.products import aligned, reduce_into
 from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
@@ -36,7 +35,7 @@ _STRUCTURE = ["starts", "column", "bits", "items", "lse", "delta"]
 
 
 def _jit(*sizes: str) -> Any:
-    return prepared(do_not_specialize=[*_SIZES, *sizes], do_not_specialize_on_alignment=_STRUCTURE)
+    return triton.jit(do_not_specialize=[*_SIZES, *sizes], do_not_specialize_on_alignment=_STRUCTURE)
 
 
 @triton.jit

@@ -8,8 +8,6 @@ import torch
 import triton
 import triton.language as tl
 
-from edgewise.kernels.backends.cuda.programs.launching import prepared
-
 BLOCK = 1024
 
 
@@ -28,7 +26,7 @@ def survives(bits, place, threshold):
     return (x ^ (x >> 15)) >= threshold.to(tl.uint32)
 
 
-@prepared(do_not_specialize=["count", "threshold"])
+@triton.jit(do_not_specialize=["count", "threshold"])
 def dropped(x, y, seed, count: tl.int64, threshold: tl.int64, keep: tl.float32, BLOCK: tl.constexpr):
     """y = x · keep where a number survives, else 0."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

@@ -17,7 +17,6 @@ import triton.language as tl
 from torch import Tensor
 
 from edgewise.kernels.backends.cuda.programs.building import in_order
-from edgewise.kernels.backends.cuda.programs.launching import prepared
 from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 UNROLLED = 4  # edges in flight for each lane
@@ -28,7 +27,7 @@ _SIZES = [
     "count", "row_tiles", "head_tiles", "heads", "width", "batch_stride", "row_stride", "own_batch_stride",
     "own_row_stride", "y_batch_stride", "weight_batch_stride", "per",
 ]  # fmt: skip
-_jit = prepared(do_not_specialize=_SIZES, do_not_specialize_on_alignment=["offsets", "index", "edge", "items"])
+_jit = triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=["offsets", "index", "edge", "items"])
 
 
 @triton.jit

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda.programs.dropout import survives
-from edgewise.kernels.backends.cuda.programs.launching import prepared
 from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)  # the interpreter multiplies bfloat16 numbers as if they were integers
@@ -163,7 +162,7 @@ def fits(block, LOG: tl.constexpr, LEAST: tl.constexpr):
     return (size <= 2**LOG) & ((size > 2 ** (LOG - 1)) | (LOG == LEAST))
 
 
-@prepared(do_not_specialize=INTEGERS)
+@triton.jit(do_not_specialize=INTEGERS)
 def attend_kernel(
     q, k, v, bias, blocks, seed, y, dq, dk, dv, dbias,
     q_batch, q_row, k_batch, k_row, v_batch, v_row, y_batch, y_row, bias_batch, bias_row, bias_head,
