@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from edgewise.apps.explorer import examples
 from edgewise.apps.explorer.examples import neighbourhood, outputs_of, pieces
 from edgewise.apps.explorer.page import demonstration
 from edgewise.apps.options import configure
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.training import load_run
 from edgewise.training.runs import assemble
@@ -49,31 +50,46 @@ def test_of_a_large_graph_the_nodes_around_one_are_shown(monkeypatch: pytest.Mon
     monkeypatch.setattr(examples, "AROUND", 10)
     (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, None)
     assert piece.names[0] == "0" and len(piece.names) == 10
-    (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, 33)
+    (piece,) = pieces(loaded.model, loaded.task, loaded.pattern, "33")
     assert piece.names[0] == "33" and "nearest to node 33" in piece.note
 
 
 def test_a_node_that_is_not_there_is_refused() -> None:
     loaded = demonstration()
-    with pytest.raises(ConfigError, match=r"--node 34: karate has the nodes 0 to 33"):
-        pieces(loaded.model, loaded.task, loaded.pattern, 34)
+    with pytest.raises(DataError, match="no node '34' in karate"):
+        pieces(loaded.model, loaded.task, loaded.pattern, "34")
 
 
 def test_a_node_of_one_of_many_examples_is_refused(trained: Runs) -> None:
     loaded = load_run(trained("digits"), device="cpu")
     with pytest.raises(ConfigError, match="--node 3: digits has many examples"):
-        pieces(loaded.model, loaded.task, loaded.pattern, 3)
+        pieces(loaded.model, loaded.task, loaded.pattern, "3")
+
+
+def own(folder: Path, label: str) -> Any:
+    """The explorer's recipe on a table of ten nodes with names: its task, an untrained model and its pattern."""
+    nodes = [f"n{k},0.{k},{20 + k}.5,{'ab'[k % 2]}" for k in range(10)]
+    (folder / "nodes.csv").write_text("\n".join(["id,height,age,party", *nodes]))
+    (folder / "edges.csv").write_text("source,target\n" + "\n".join(f"n{k},n{(k + 1) % 10}" for k in range(10)))
+    options = {"name": "node-folder", "folder": str(folder), "label": label}
+    config = configure(recipes.read("karate-explorer"), [(f"task.{name}", value) for name, value in options.items()])
+    return *assemble(config), config.graph
+
+
+def test_nodes_of_a_table_have_their_names(tmp_path: Path) -> None:
+    task, model, pattern = own(tmp_path, "party")
+    (piece,) = pieces(model, task, pattern, None)
+    assert piece.names == [f"n{k}" for k in range(10)]
+    (piece,) = pieces(model, task, pattern, "n3")
+    assert piece.names[0] == "n3" and piece.title == "around node n3" and "nearest to node n3" in piece.note
+    with pytest.raises(DataError, match=r"no node '3' in .*: its nodes are called 'n0'"):
+        pieces(model, task, pattern, "3")
 
 
 def test_several_targets_are_refused(tmp_path: Path) -> None:
-    nodes = [f"n{k},0.{k},{20 + k}.5,{'ab'[k % 2]}" for k in range(10)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["id,height,age,party", *nodes]))
-    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(f"n{k},n{(k + 1) % 10}" for k in range(10)))
-    own = {"name": "node-folder", "folder": str(tmp_path), "label": "age,party"}
-    config = configure(recipes.read("karate-explorer"), [(f"task.{name}", value) for name, value in own.items()])
-    task, model = assemble(config)
+    task, model, pattern = own(tmp_path, "age,party")
     with pytest.raises(ConfigError, match=r"several targets \(age, party\): the explorer shows the classes of one"):
-        pieces(model, task, config.graph, None)
+        pieces(model, task, pattern, None)
 
 
 def test_a_knowledge_graphs_outputs_are_numbered() -> None:

@@ -8,7 +8,7 @@ from edgewise.files import write_file
 from edgewise.training import load_run
 
 
-def explore(run: str | None, out: str | None, node: int | None, accept: bool = False) -> dict[str, Any]:
+def explore(run: str | None, out: str | None, node: str | None, accept: bool = False) -> dict[str, Any]:
     """Write the page of a run's weights and validation examples, or of the model that comes with Edgewise."""
     if run is None:
         words = Words("One attention, any graph", f"{LEAD} {HERE}", "Made by: edgewise explore", {"i": 8, "j": 32})

@@ -160,7 +160,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     explore.add_argument(
         "--out", metavar="PAGE", help="the file to write (default: RUN/explorer.html, or explorer.html)"
     )
-    number(explore, "--node", "N", 0, MOST, None, "show what lies around this node of a large graph")
+    explore.add_argument("--node", metavar="NODE", help="show what lies around this node: its name, or its number")
     explore.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
 
     report = add("report", "put runs side by side on one page", REPORT)

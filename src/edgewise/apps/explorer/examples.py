@@ -14,6 +14,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.nodes.classification import NodeClassification
 
 MOST_NODES = 2000  # of one example; of a larger graph a neighbourhood is shown
 MOST_EDGES = 50_000  # of one example's own graph, so that a page stays below 2 MB
@@ -48,10 +49,11 @@ class Piece:
         }
 
 
-def pieces(model: Any, task: Task, pattern: Pattern, node: int | None) -> list[Piece]:
+def pieces(model: Any, task: Task, pattern: Pattern, node: str | None) -> list[Piece]:
     """A few validation examples; of a graph that is too large, what lies around a node.
 
-    Errors      ConfigError for a node that is not there, examples of more than MOST_NODES nodes, or several targets
+    Symbols     node = its name, or its number where nodes have none, as `edgewise predict` takes it
+    Errors      DataError for a node that is not there; ConfigError for one among many examples, or several targets
     """
     several = getattr(task, "several", None)
     if several is not None and len(several.targets) > 1:
@@ -96,17 +98,21 @@ def _members(task: Task, graph: Graph, features: Tensor, target: Tensor) -> Iter
         start += size
 
 
-def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: int | None) -> Piece:
+def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: str | None) -> Piece:
     count = graph.num_receivers
-    if node is not None and not 0 <= node < count:
-        raise ConfigError(f"--node {node}: {task.name} has the nodes 0 to {count - 1}")
     if node is None and count <= MOST_NODES and graph.num_edges <= MOST_EDGES:
-        return Piece(task.name, "", graph, features, _numbers(count), targets)
-    centre = 0 if node is None else node
+        return Piece(task.name, "", graph, features, [task.name_of(k) for k in range(count)], targets)
+    centre = 0
+    if node is not None:
+        if not isinstance(task, NodeClassification):
+            raise ConfigError(f"--node {node}: the nodes of {task.name} have no names")
+        centre = task.number_of(node)
     near = neighbourhood(graph, centre, AROUND)
-    note = f"{len(near)} of {count} nodes: those nearest to node {centre}; nodes at the rim lack the senders beyond it."
-    names = [str(k) for k in near.tolist()]
-    return Piece(f"around node {centre}", note, graph.subgraph(near), features[near], names, targets[near])
+    names = [task.name_of(k) for k in near.tolist()]
+    note = (
+        f"{len(near)} of {count} nodes: those nearest to node {names[0]}; nodes at the rim lack the senders beyond it."
+    )
+    return Piece(f"around node {names[0]}", note, graph.subgraph(near), features[near], names, targets[near])
 
 
 def neighbourhood(graph: Graph, centre: int, most: int) -> Tensor:

@@ -47,7 +47,7 @@ def demonstration() -> LoadedRun:
     return LoadedRun(config, task, config.graph, model.eval())
 
 
-def contents(loaded: LoadedRun, words: Words, node: int | None = None) -> Plain:
+def contents(loaded: LoadedRun, words: Words, node: str | None = None) -> Plain:
     """What a page shows of a run: its model, and a few validation examples on several graphs each.
 
     Errors      ConfigError for a model that the page cannot compute, or a node that is not there

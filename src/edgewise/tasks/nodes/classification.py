@@ -186,7 +186,7 @@ class NodeClassification(OneGraph, Classification):
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
     ) -> list[dict[str, Any]]:
         """Those of several nodes, each by its number, from one pass over the graph."""
-        return self._of_nodes(model, pattern, [self._one(request) for request in requests], device)
+        return self._of_nodes(model, pattern, [self.number_of(request) for request in requests], device)
 
     @torch.no_grad()
     def _of_nodes(
@@ -219,11 +219,15 @@ class NodeClassification(OneGraph, Classification):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """What the model says of one node."""
-        node = self._one(request)
+        node = self.number_of(request)
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
         return Subject(inputs, (node,), self.nodes.classes, node=node)
 
-    def _one(self, request: str) -> int:
+    def number_of(self, request: str) -> int:
+        """The one node that a request names.
+
+        Errors      DataError for none, or several
+        """
         nodes = self._parse(request)
         if len(nodes) != 1:
             raise DataError(f"{request!r} names {len(nodes)} nodes: give one at a time")
