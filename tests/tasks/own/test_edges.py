@@ -90,6 +90,17 @@ def test_which_file_an_edge_is_from_may_be_left_out(tmp_path) -> None:
         node_folder(folder, ignore="relation,minutes")
 
 
+@pytest.mark.parametrize("name", ["hours", "height"])
+def test_columns_that_a_run_was_trained_with_cannot_be_ignored(tmp_path: Path, name: str) -> None:
+    """Those of edges were said to be lacking, and those of nodes read all the same."""
+    folder = write(
+        tmp_path, nodes="id,label,height\na,x,1\nb,y,2\nc,x,3\nd,y,4\n", edges="source,target,hours\na,b,5\n"
+    )
+    run = str(kept(node_folder(folder), tmp_path / "run"))
+    with pytest.raises(DataError, match=f"the run was trained with the columns {name}: they cannot be ignored"):
+        node_folder(folder, ignore=name, like=run)
+
+
 def test_a_column_that_is_called_relation_is_the_file_s_own(tmp_path) -> None:
     rows = "source,target,hours,relation\na,b,5,boss\nb,c,7,friend\nc,d,6,boss\n"
     folder = write(tmp_path, edges=rows)

@@ -1,6 +1,6 @@
 """The edges of one's own graph: who attends to whom, and what is known of each edge, from one table or several."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +20,19 @@ from edgewise.tables.table import SHOWN, Table
 RELATION = "relation"  # the feature that says which of several files an edge is from
 
 
-def strangers(place: Path, ignore: Set[str], present: Set[str], edges: int = 0) -> list[str]:
-    """A problem where columns are to be ignored that no table has; several files of edges have `relation` too."""
-    names = sorted(ignore - present - ({RELATION} if edges > 1 else set()))
-    return [f"{place}: no table has the columns {', '.join(names)} that are to be ignored"] if names else []
+def strangers(
+    place: Path, ignore: Set[str], present: Set[str], edges: int = 0, *known: Iterable[str] | None
+) -> list[str]:
+    """A problem each where columns are to be ignored that no table has, or that a run to be like was trained with.
+
+    Several files of edges have `relation` too.
+    """
+    problems = []
+    if names := sorted(ignore - present - ({RELATION} if edges > 1 else set())):
+        problems.append(f"{place}: no table has the columns {', '.join(names)} that are to be ignored")
+    if names := sorted(ignore & {name for columns in known for name in columns or ()}):
+        problems.append(f"{place}: the run was trained with the columns {', '.join(names)}: they cannot be ignored")
+    return problems
 
 
 class EdgeFile:
@@ -113,8 +122,8 @@ def columns_of(
     """
     found, problems = [], list[str]()
     for one in edges:
-        others = [name for name in one.names if name not in one.ends and name not in ignored and name]
-        names = others if known is None else [name for name in others if name in known]
+        others = [name for name in one.names if name and name not in one.ends]
+        names = [name for name in others if (name not in ignored if known is None else name in known)]
         columns, wrong = read_columns(one.file, one.table, names, known)
         found.append({column.name: column for column in columns})
         problems += wrong

@@ -147,7 +147,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     edges, e = edges_of(tables, of_nodes, ignored, known[1], problems)
     if manner.asked.labelled and ignored:
         present = {name for path in (graphs, nodes) for name in File(path).names} | {n for t in tables for n in t.names}
-        problems += strangers(place, ignored, present, len(tables))
+        problems += strangers(place, ignored, present, len(tables), *known)
     if problems:
         raise DataError(*problems)
     notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files)]

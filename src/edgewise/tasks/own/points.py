@@ -156,7 +156,7 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
         rows, columns, sizes = read_files(place, manner, known, problems)
     if manner.asked.labelled and manner.asked.ignore:
         present = {name for path in (*filter(None, (clouds, points)), *rows.files[:1]) for name in File(path).names}
-        problems += strangers(place, manner.asked.ignore, present)
+        problems += strangers(place, manner.asked.ignore, present, 0, known)
     if problems:
         raise DataError(*problems)
     return centred(replace(rows, counts={"points": int(sizes.sum())}), columns, sizes, manner.position)

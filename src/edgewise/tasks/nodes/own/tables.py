@@ -189,7 +189,8 @@ def _misfits(
     needed = needed | {end for one in links for end in one.ends}
     if wrong := how.ignore & needed:
         problems.append(f"{nodes.parent}: the columns {', '.join(sorted(wrong))} are needed: they cannot be ignored")
-    return problems + (strangers(nodes.parent, how.ignore, present, len(links)) if how.labelled else [])
+    known = how.known or ()
+    return problems + (strangers(nodes.parent, how.ignore, present, len(links), *known) if how.labelled else [])
 
 
 def _left_out(names: Sequence[str]) -> list[str]:
