@@ -111,6 +111,13 @@ class Affine(nn.Module):
         return self.map(x)
 
 
+def test_an_error_of_pytorch_s_says_what_the_model_was_called_with() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
+        fit(karate(), Affine(), steps=1)
+    assert caught.value.__notes__[0].startswith("fit called Affine as karate has it: Features(inputs=34, outputs=2")
+    assert caught.value.__notes__[0].endswith("and numbers in float32")
+
+
 def test_a_task_and_a_module_of_one_s_own_are_trained() -> None:
     model = Affine()
     result = fit(Line(), model, steps=200, optimizer="adam", learning_rate=0.05)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from edgewise.configuration import Choice, OneOf, build, known_options, plain, read_yaml
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.files import path_of
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
@@ -124,7 +124,13 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
         trainer = Trainer(config, run, world, made=(task, model))
         if not resume:
             world.once(lambda: create(run, config, task))
-        result = trainer.fit(progress)
+        try:
+            result = trainer.fit(progress)
+        except RuntimeError as error:
+            if not isinstance(error, EdgewiseError):  # PyTorch's, of other shapes or dtypes than the module takes
+                called = f"fit called {type(model).__name__} as {task.name} has it"
+                error.add_note(f"{called}: {task.signature}, and numbers in float32")
+            raise
     model.eval()
     return result
 
