@@ -158,3 +158,14 @@ def test_graphs_without_names_are_their_rows(tmp_path) -> None:
     named = graph_folder(small(tmp_path, GRAPHS, NODES, EDGES), scale="none")
     assert task.graphs.x.equal(named.graphs.x) and task.graphs.targets.equal(named.graphs.targets)
     assert task.splits["train"].tolist() == [0, 1] and task.name_of(3) == "3"
+
+
+def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
+    masses = [f"g{n},{n + 0.5}" for n in range(20)]
+    nodes, edges = "graph\n" + "".join(f"g{n}\n" * 2 for n in range(20)), "graph,source,target\ng0,0,1\n"
+    before = graph_folder(small(tmp_path, "graph,mass\n" + "\n".join(masses) + "\n", nodes, edges))
+    (tmp_path / "run").mkdir()
+    before.keep(tmp_path / "run")
+    small(tmp_path, "graph,mass,y\n" + "".join(f"{line},7\n" for line in masses), nodes, edges)
+    after = graph_folder(str(tmp_path), like=str(tmp_path / "run"))
+    assert after.graphs.targets.equal(before.graphs.targets)

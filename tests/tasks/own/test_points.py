@@ -149,3 +149,15 @@ def test_a_class_is_not_called_as_an_unknown_label_is(tmp_path) -> None:
     (folder / "round").rename(folder / "null")
     with pytest.raises(DataError, match="the folder of a class is called 'null', as an unknown label is: rename it"):
         point_folder(str(folder))
+
+
+def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
+    place = write(tmp_path / "mine")
+    before = point_folder(str(place), label="form")
+    (tmp_path / "run").mkdir()
+    before.keep(tmp_path / "run")
+    head, *lines = (place / "clouds.csv").read_text(encoding="utf-8").splitlines()
+    new = [f"{head};label", *(f"{line};other" for line in lines)]
+    (place / "clouds.csv").write_text("\n".join(new) + "\n", encoding="utf-8")
+    after = point_folder(str(place), like=str(tmp_path / "run"))
+    assert after.graphs.targets.equal(before.graphs.targets)

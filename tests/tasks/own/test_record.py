@@ -178,6 +178,8 @@ def test_data_of_another_kind_are_refused(tmp_path) -> None:
     rows = write(tmp_path / "rows", ids=False)
     with pytest.raises(DataError, match="the run's nodes were known by name"):
         node_folder(str(rows), like=str(run))
+    with pytest.raises(DataError, match="the run was trained with the targets label, not label, city"):
+        node_folder(str(place), label="label,city", like=str(run))
     text = (place / "nodes.csv").read_text(encoding="utf-8")
     (place / "nodes.csv").write_text(text.replace("age", "size"), encoding="utf-8")
     with pytest.raises(DataError, match="it lacks the columns age, which the run was trained with"):

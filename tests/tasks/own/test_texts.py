@@ -84,3 +84,20 @@ def test_a_character_that_was_never_seen_is_named(tmp_path) -> None:
     (tmp_path / "new.csv").write_text("Review\ngut\n日本\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"new\.csv: line 3: character '日' at position 0"):
         task.elsewhere(tmp_path / "new.csv")
+
+
+def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
+    """`value` and `label` are called as targets are, and the run has another."""
+    rows = [f"text {n},{n / 4 + 0.1}" for n in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["text,stars", *rows]) + "\n", encoding="utf-8")
+    before = text_table(str(tmp_path / "t.csv"), level="byte")
+    (tmp_path / "run").mkdir()
+    before.keep(tmp_path / "run")
+    new = [f"{row},{1000 + n}" for n, row in enumerate(rows)]
+    for name in ("value", "note"):
+        (tmp_path / "t.csv").write_text("\n".join([f"text,stars,{name}", *new]) + "\n", encoding="utf-8")
+        after = text_table(str(tmp_path / "t.csv"), level="byte", like=str(tmp_path / "run"))
+        assert after.graphs.targets.equal(before.graphs.targets)
+        assert f"not read: the columns {name}" in after.summary
+    with pytest.raises(DataError, match="the run was trained with the targets stars, not note"):
+        text_table(str(tmp_path / "t.csv"), label="note", target="number", level="byte", like=str(tmp_path / "run"))

@@ -104,6 +104,12 @@ def _mixed(where: str, labels: Sequence[str], wanted: Wanted) -> list[str]:
     return [f"{where} holds numbers with fractions, and {shown}{more}: empty such cells, or give --task.target class"]
 
 
+def labels_in(listed: str, like: str) -> tuple[str, ...]:
+    """The columns with targets that are listed, or else those of the run in a folder, if there is one; empty: found."""
+    kept = record.read(Path(like).expanduser()).targets if like else ()
+    return names_in(listed) or tuple(target.name for target in kept)
+
+
 def names_in(listed: str) -> tuple[str, ...]:
     """The names of a list with commas between them, each once.
 

@@ -19,7 +19,7 @@ from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.own import record
 from edgewise.tasks.own.edges import strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.fitting import labels_in, names_in, settle
 from edgewise.tasks.own.groups import EdgesOfMembers, Members, edges_of, graphs_of, read_members
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
@@ -99,7 +99,8 @@ def graph_folder(
 
     Args:
         folder: Where the files lie.
-        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
+            `target`, or the only one left.
         target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
             different whole numbers classes; of more whole numbers it must be said.
         undirected: Let every node also attend to those that attend to it.
@@ -113,7 +114,7 @@ def graph_folder(
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
-    asked = Asked("graphs", label=names_in(label), id=id, ignore=frozenset(names_in(ignore)))
+    asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=frozenset(names_in(ignore)))
     manner = Manner(asked, graph, names_in(ends), undirected, scale == "standard")
     read = read_folder(Path(folder).expanduser(), manner, record.read(Path(like).expanduser()) if like else None)
 

@@ -20,7 +20,7 @@ from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.graphs.smiles import canonical
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.fitting import labels_in, names_in, settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
 
@@ -75,7 +75,8 @@ def molecule_table(
     Args:
         file: The table.
         smiles: The column with the SMILES. Empty: `smiles`, `structure`, ...
-        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
+            `target`, or the only one left.
         target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
             different whole numbers classes; of more whole numbers it must be said.
         fold: Seed of the random cut: another number, another cut.
@@ -87,7 +88,8 @@ def molecule_table(
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, each SMILES that RDKit
                 cannot read with its line; EdgewiseError where RDKit is not installed
     """
-    asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, names_in(label), id, frozenset(names_in(ignore)))
+    labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
+    asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored)
     rows, read = read_molecules(given_table(file, asked.unit), asked)
     same = [canonical(text) for text in rows.inputs["smiles"]]
     fitted, splits, changes = settle(rows, like, target, fold, same)

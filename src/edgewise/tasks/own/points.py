@@ -24,7 +24,7 @@ from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
 from edgewise.tasks.own.edges import joined, strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.fitting import labels_in, names_in, settle
 from edgewise.tasks.own.groups import read_members
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, read_rows
@@ -111,7 +111,8 @@ def point_folder(
 
     Args:
         folder: Where the files lie.
-        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
+            `target`, or the only one left.
         target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
             different whole numbers classes; of more whole numbers it must be said.
         neighbors: To how many of the nearest points each point attends.
@@ -126,7 +127,7 @@ def point_folder(
     """
     if neighbors < 1:
         raise ConfigError(f"task.neighbors must be at least 1, not {neighbors}")
-    asked = Asked("clouds", label=names_in(label), id=id, ignore=frozenset(names_in(ignore)))
+    asked = Asked("clouds", label=labels_in(label, like), id=id, ignore=frozenset(names_in(ignore)))
     manner = Manner(asked, cloud, names_in(position), neighbors)
     read = read_clouds(Path(folder).expanduser(), manner, record.read(Path(like).expanduser()) if like else None)
 

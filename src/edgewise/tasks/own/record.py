@@ -274,9 +274,12 @@ def changes_of(run: Path, given: Examples) -> list[str]:
 def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]]:
     """The run's split among the examples that are given now, and what has changed in the data since, in sentences.
 
-    Errors      DataError: as of `changes_of`, and for data without an example of a part
+    Errors      DataError: as of `changes_of`, for other targets, and for data without an example of a part
     """
     changes, unit = changes_of(run, given), given.unit
+    if given.called != (called := tuple(target.name for target in fitted.targets)):
+        was, now = ", ".join(called) or "none", ", ".join(given.called) or "none"
+        raise DataError(f"{given.place}: the run was trained with the targets {was}, not {now}")
     splits, lacking = _splits(run, given)
     if not changes:
         return splits, []

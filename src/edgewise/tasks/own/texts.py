@@ -22,7 +22,7 @@ from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import names_in, settle
+from edgewise.tasks.own.fitting import labels_in, names_in, settle
 from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
 from edgewise.tasks.text.documents import in_tokens
@@ -181,7 +181,8 @@ def text_table(
     Args:
         file: The table.
         text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
-        label: The columns with targets, with commas between them. Empty: `label`, `target`, or the only one left.
+        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
+            `target`, or the only one left.
         target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
             different whole numbers classes; of more whole numbers it must be said.
         fold: Seed of the random cut: another number, another cut.
@@ -199,7 +200,8 @@ def text_table(
     """
     if not 3 <= length <= MAX_TOKENS:
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
-    asked = Asked("texts", {"text": TEXTS}, {"text": text}, names_in(label), id, frozenset(names_in(ignore)))
+    labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
+    asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored)
     manner, problems = Manner(asked, level, vocabulary, length, lowercase, cut), list[str]()
     rows = read_rows(given_table(file, asked.unit), asked, problems)
     if problems:
