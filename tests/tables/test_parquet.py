@@ -97,3 +97,33 @@ def test_the_index_that_pandas_writes_has_no_name(tmp_path):
     assert File(path).names == names_in(path) == ["size", ""]
     with pytest.raises(DataError, match="it holds no table"):
         read_table(parquet(tmp_path, __index_level_0__=[7, 9]), [])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([2**60 + 1, 2**60 + 3, None, -(2**62) - 1], pa.int64()),
+        ([2**63 + 1, 2**63 + 3, None], pa.uint64()),
+        ([2**60 + 1, 2**60 + 3, None], pa.decimal128(38, 0)),
+        ([Decimal("1234567890123456.5"), Decimal("1234567890123456.51"), None, Decimal("0.07")], pa.decimal128(38, 18)),
+        ([Decimal("1234567890123456789"), Decimal("0.00"), Decimal("100.00")], pa.decimal128(38, 2)),
+        ([Decimal("0.000000012345678901234567"), Decimal(0)], pa.decimal128(38, 38)),
+    ],
+)
+def test_numbers_that_float64_would_round_are_exact_as_names(tmp_path, values, kind):
+    path, names = parquet(tmp_path, id=pa.array(values, kind)), ["" if v is None else str(v) for v in values]
+    names = ["0.000000012345678901234567" if "E" in name else name.removesuffix(".00") for name in names]
+    for read in (read_table(path, ["id"]), *pieces(path, ["id"])):
+        assert read.texts("id") == names
+    whole = read_table(parquet(tmp_path, id=pa.array([v for v in values if v], kind)), ["id"])
+    assert whole.numbers("id").tolist() == [float(v) for v in values if v]
+
+
+def test_decimals_of_few_digits_are_the_nearest_numbers(tmp_path):
+    """Arrow makes 0.30000000000000004 of 0.3, and 0.24999999999999997 of 0.25 with 38 places."""
+    values = [Decimal("0.3"), Decimal("0.25"), Decimal(0), Decimal("-123456.5")]
+    path = parquet(tmp_path, few=pa.array(values, pa.decimal128(15, 2)), many=pa.array(values, pa.decimal128(38, 30)))
+    table = read_table(path, [])
+    for name in ("few", "many"):
+        assert isinstance(table.columns[name], np.ndarray) and table.columns[name].tolist() == [0.3, 0.25, 0, -123456.5]
+        assert table.texts(name) == ["0.3", "0.25", "0", "-123456.5"]

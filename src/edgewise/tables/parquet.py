@@ -3,6 +3,7 @@
 import mmap
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,8 +12,9 @@ import numpy as np
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import reading
 from edgewise.tables.pages import check_pages
-from edgewise.tables.table import Table, check_names, check_size
+from edgewise.tables.table import EXACT, Table, check_names, check_size
 
+DIGITS = 15  # of a decimal number: float64 keeps apart any two
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
@@ -103,15 +105,42 @@ def _values(column: Any) -> Any:
     if types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = kind.value_type
+    if types.is_integer(kind) and column.null_count:
+        return _whole(column)
     if types.is_integer(kind) or types.is_floating(kind):
         return column.to_numpy()
     if types.is_decimal(kind):
-        return column.cast("float64").to_numpy()
+        return _decimals(column, kind.scale)
     if types.is_boolean(kind):
         return column.cast("int8").to_numpy()
     if types.is_date(kind) or types.is_timestamp(kind):
         return column.cast("string").to_pylist()
     return column.to_pylist() if _is_text(kind) else str(kind)
+
+
+def _whole(column: Any) -> Any:
+    """Whole numbers and gaps as float64, or as texts where that does not hold each of them."""
+    import pyarrow.compute as compute
+
+    ends = compute.min_max(column).as_py().values()
+    return column.to_numpy() if all(abs(end or 0) <= EXACT for end in ends) else column.cast("string").to_pylist()
+
+
+def _decimals(column: Any, scale: int) -> Any:
+    """Decimal numbers as float64, or as texts where one has more digits than that keeps apart."""
+    import pyarrow.compute as compute
+
+    texts = column.cast("string")
+    digits = compute.replace_substring_regex(compute.utf8_rtrim(texts, "0") if scale else texts, "[-.]|E.*", "")
+    if (compute.max(compute.utf8_length(compute.utf8_ltrim(digits, "0"))).as_py() or 0) <= DIGITS:
+        return texts.cast("float64").to_numpy()  # that of the decimals themselves is not the nearest number
+    return [text and _plain(text) for text in texts.to_pylist()]
+
+
+def _plain(text: str) -> str:
+    """A decimal number without an exponent, and without zeros at its end."""
+    plain = f"{Decimal(text):f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 def _is_text(kind: Any) -> bool:

@@ -17,6 +17,7 @@ MAX_ROWS = 1 << 23
 MAX_TEXTS = 1 << 29  # bytes in memory of all texts that differ
 PART = 1 << 16  # numbers that are Python objects at once
 ENTRY = 100  # bytes that a text takes beside itself where it is looked up
+EXACT = 1 << 53  # up to it a float64 holds every whole number
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST = 1000  # characters of a number
 SHOWN = 10  # problems of a file in one message

@@ -11,14 +11,13 @@ from edgewise.tables.ends import NODES
 from edgewise.tables.features import Array, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File, unread
-from edgewise.tables.table import Table
+from edgewise.tables.table import EXACT, Table
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, strangers
 from edgewise.tasks.own.rows import labels_of
 
 MAX_NODES = 1 << 21  # of a table: each has a name
-EXACT = 1 << 53  # below it a float64 holds every whole number
 
 Kinds = Mapping[str, Kind]
 
