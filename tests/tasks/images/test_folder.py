@@ -101,6 +101,21 @@ def test_equal_images_are_in_one_part(tmp_path) -> None:
     assert all(part_of[name] == part_of[name.replace("/", "/copy-")] for name in part_of if "copy" not in name)
 
 
+def test_equal_images_that_train_do_not_choose_the_weights(tmp_path) -> None:
+    for part, count in (("train", 20), ("test", 6)):
+        write(tmp_path / "mine" / part, count)
+    for path in list((tmp_path / "mine" / "train").glob("*/*.png")):
+        for copy in range(3):
+            path.with_name(f"{path.stem}-{copy}.png").write_bytes(path.read_bytes())
+    task = image_folder(str(tmp_path / "mine"), patch=4)
+    assert {split: len(rows) for split, rows in task.splits.items()} == {"train": 64, "valid": 16, "test": 6}
+    train, valid = (
+        {task.images.pixels[row].numpy().tobytes() for row in task.splits[split].tolist()}
+        for split in ("train", "valid")
+    )
+    assert not train & valid
+
+
 def test_train_evaluate_predict_and_export(tmp_path, capsys) -> None:
     folder = write(tmp_path / "mine", 40)
     run = tmp_path / "run"

@@ -101,3 +101,11 @@ def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
         assert f"not read: the columns {name}" in after.summary
     with pytest.raises(DataError, match="the run was trained with the targets stars, not note"):
         text_table(str(tmp_path / "t.csv"), label="note", target="number", level="byte", like=str(tmp_path / "run"))
+
+
+def test_texts_that_differ_in_letters_that_are_not_read_are_in_one_part(tmp_path) -> None:
+    rows = [f"{word} word {n},{'uv'[n % 2]}" for n in range(30) for word in ("Good", "good", "GOOD")]
+    (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    task = text_table(str(tmp_path / "t.csv"), level="byte", lowercase=True)
+    parts = {split: {task.texts[row] for row in chosen.tolist()} for split, chosen in task.splits.items()}
+    assert not parts["train"] & (parts["valid"] | parts["test"]) and not parts["valid"] & parts["test"]

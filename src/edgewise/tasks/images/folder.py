@@ -147,9 +147,11 @@ def image_folder(
     if size < 0 or size > 4096:
         raise ConfigError(f"task.size must be from 0 to 4096, not {size}")
     manner = Manner(size, colour, patch, shift)
-    rows = find_images(Path(folder).expanduser(), fold=fold)
+    rows = find_images(Path(folder).expanduser())
     pixels = read_images(rows, manner)
     same = [(one.shape, hash(one.tobytes())) for one in pixels]
+    if rows.splits and not len(rows.splits["valid"]):
+        rows = replace(rows, splits=rows.splits | record.with_validation(rows.splits["train"], fold, same))
 
     def fit_pixels(fitted: Fitted, splits: Splits) -> Fitted:
         values = pixels[splits["train"].numpy()]
@@ -165,7 +167,7 @@ def image_folder(
     return task
 
 
-def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
+def find_images(place: Path, labelled: bool = True) -> Rows:
     """The pictures of a folder, with their classes and, where its folders say so, their parts."""
     if not place.is_dir():
         raise DataError(f"{place}: no such folder: expected a folder of pictures for each class")
@@ -190,10 +192,6 @@ def find_images(place: Path, labelled: bool = True, fold: int = 0) -> Rows:
     if parted:
         split_of = [parts[number] for number in chosen]
         splits = {split: torch.tensor([n for n, one in enumerate(split_of) if one == split]).long() for split in SPLITS}
-        if not len(splits["valid"]):
-            order = splits["train"][torch.randperm(len(splits["train"]), generator=torch.Generator().manual_seed(fold))]
-            fifth = len(order) // 5
-            splits |= {"train": order[fifth:].sort().values, "valid": order[:fifth].sort().values}
     notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
     where = [str(path) for path in files]
     return Rows(

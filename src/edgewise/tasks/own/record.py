@@ -140,15 +140,27 @@ def cut(have: Tensor, fold: int, same: Sequence[object] | None = None, times: Te
         return {split: rows[chosen] for split, chosen in by_time(times[rows], SHARES).items()}
     if same is None:
         return {split: rows[chosen] for split, chosen in shuffled(len(rows), fold, SHARES).items()}
+    groups = _groups(rows, same)
+    return {split: _rows_of(groups, chosen) for split, chosen in shuffled(len(groups), fold, SHARES).items()}
+
+
+def with_validation(train: Tensor, fold: int, same: Sequence[object]) -> Splits:
+    """Of the examples that train a fifth at random for validation; those that are the `same` are in one part."""
+    groups = _groups(train, same)
+    order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(fold))
+    fifth = len(order) // 5
+    return {"train": _rows_of(groups, order[fifth:]), "valid": _rows_of(groups, order[:fifth])}
+
+
+def _groups(rows: Tensor, same: Sequence[object]) -> list[list[int]]:
     groups: dict[object, list[int]] = {}
     for row in rows.tolist():
         groups.setdefault(same[row], []).append(row)
-    listed = list(groups.values())
-    parts = shuffled(len(listed), fold, SHARES)
-    return {
-        split: torch.tensor(sorted(row for group in chosen.tolist() for row in listed[group]), dtype=torch.int64)
-        for split, chosen in parts.items()
-    }
+    return list(groups.values())
+
+
+def _rows_of(groups: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
+    return torch.tensor(sorted(row for group in chosen.tolist() for row in groups[group]), dtype=torch.int64)
 
 
 def scales(targets: Sequence[Target], given: Examples, train: Tensor) -> tuple[tuple[float, float], ...]:

@@ -60,6 +60,10 @@ class Manner:
     lowercase: bool
     cut: bool
 
+    def read(self, texts: Sequence[str]) -> list[str]:
+        """Texts in the letters that are read."""
+        return [text.lower() if self.lowercase else text for text in texts]
+
 
 class OwnTexts(OwnExamples):
     """Texts of one's own, each a graph over its tokens and two ends, complete unless the recipe says otherwise.
@@ -72,7 +76,7 @@ class OwnTexts(OwnExamples):
     def __init__(self, name: str, rows: Rows, parts: tuple[Fitted, Splits, Sequence[str]], manner: Manner) -> None:
         fitted, splits, changes = parts
         self.manner, self.rows = manner, rows
-        self.texts = [text.lower() if manner.lowercase else text for text in rows.inputs["text"]]
+        self.texts = manner.read(rows.inputs["text"])
         self.tokenizer: Tokenizer = CharacterTokenizer("")
         none = Graphs((), torch.empty(0, 1), targets_of(rows, fitted), splits)
         super().__init__(name, none, Own(rows, fitted, tuple(changes)))
@@ -152,7 +156,7 @@ class OwnTexts(OwnExamples):
 
     def read(self, request: str, pattern: Pattern) -> Member:
         """A text itself."""
-        x, _ = self.tokens(request.lower() if self.manner.lowercase else request)
+        x, _ = self.tokens(*self.manner.read([request]))
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
 
@@ -206,7 +210,7 @@ def text_table(
     rows = read_rows(given_table(file, asked.unit), asked, problems)
     if problems:
         raise DataError(*problems)
-    parts = settle(rows, like, target, fold, rows.inputs["text"])
+    parts = settle(rows, like, target, fold, manner.read(rows.inputs["text"]))
     task = OwnTexts(Path(file).stem, rows, parts, manner)
     training = [task.texts[number] for number in parts[1]["train"].tolist()]
     task.use(tokenizer_of(like) or learn_tokenizer(level, training if level == "bpe" else task.texts, vocabulary))
