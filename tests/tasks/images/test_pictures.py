@@ -42,6 +42,16 @@ def test_what_cameras_and_programs_write(tmp_path: Path) -> None:
     assert read_picture(tmp_path / "c.png", "rgb")[0, 0, 0] == 250
 
 
+@pytest.mark.parametrize("ending", ["png", "tiff", "pgm"])
+def test_a_dark_picture_of_16_bits_is_dark(tmp_path: Path, ending: str) -> None:
+    """It was read as one of 8 bits where none of its pixels is above 255."""
+    dark = np.array([[0, 40], [130, 255]], dtype=np.uint16)
+    Image.fromarray(dark).save(tmp_path / f"a.{ending}")
+    assert read_picture(tmp_path / f"a.{ending}", "grey").max() == 0
+    Image.fromarray(dark.astype(np.int32)).save(tmp_path / "b.tiff")  # of 32 bits: they may be anything
+    assert read_picture(tmp_path / "b.tiff", "grey").tolist() == dark.tolist()
+
+
 def test_another_size_is_scaled_and_cut_from_the_middle(tmp_path: Path) -> None:
     wide = np.zeros((8, 24), dtype=np.uint8)
     wide[:, 8:16] = 200

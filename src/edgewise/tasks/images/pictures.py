@@ -27,7 +27,8 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
                 pixels, and its middle is cut out; 0: it stays as it is
     Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`; floating numbers, of
                 which nothing says what is white, and whole ones beyond 16 bits
-    Edge cases  what is transparent is white; 16 bits are scaled to 8; of several frames the first is read
+    Edge cases  what is transparent is white; 16 bits are scaled to 8, and 32 of a TIFF where one is above 255; of
+                several frames the first is read
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -50,7 +51,8 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
             least, most = int(values.min()), int(values.max())
             if not 0 <= least <= most < 1 << 16:
                 raise DataError(f"{path}: its pixels are {least} to {most}, not 0 to 65535: write them with 16 bits")
-            picture = Image.fromarray((values / (257 if most > 255 else 1)).astype(np.uint8))
+            deep = picture.mode != "I" or opened.format != "TIFF" or most > 255  # a TIFF of 32 bits may mean 8 or 16
+            picture = Image.fromarray((values / (257 if deep else 1)).astype(np.uint8))
         if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
             white = Image.new("RGBA", picture.size, "white")
             picture = Image.alpha_composite(white, picture.convert("RGBA"))
