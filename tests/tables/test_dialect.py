@@ -1,5 +1,6 @@
 """How CSV files are written."""
 
+import csv
 import tracemalloc
 
 import pytest
@@ -35,11 +36,42 @@ def test_what_separates_cells_cuts_all_rows_alike(text: str, separator: str, nam
         ('"1,500" "2,250"', ",", False),
         ('"1,5" "2,250"', ",", True),
         ("1,5 2.5", ";", False),
+        ("0,125 0,250", "\t", True),  # no number has thousands of nothing
+        ("1,500 2,250", "\t", False),
+        ("1.234,5 2.345,5", ";", True),
+        ("1.234.567 2.345", ";", True),
+        ("1,234,567 2,345", ";", False),
+        ("12,5% 2%", ";", True),
     ],
 )
 def test_a_comma_is_decimal_or_parts_thousands(cells: str, separator: str, comma: bool) -> None:
     text = "\n".join(["a" + separator + "b", *(f"{cell}{separator}x" for cell in cells.split())])
     assert dialect_of(text.encode()).commas == (frozenset("a") if comma else frozenset())
+
+
+@pytest.mark.parametrize(
+    ("rows", "commas", "doubtful"),
+    [
+        ("12,5;1.234 13,5;2.345", "ab", ("1.234 in b as 1234",)),
+        ("1.5;1,234 2.5;2,345", "", ()),
+        ("1.5;0,125 2.5;0,250", "b", ()),
+        ("1.5;12,5;1,234;1.234 2.5;13,5;2,345;2.345", "bc", ("1,234 in c as 1.234", "1.234 in d as 1.234")),
+        ("1.5\t12,5\t1,234\t1.234 2.5\t13,5\t2,345\t2.345", "b", ("1,234 in c as 1234", "1.234 in d as 1.234")),
+        ("1,234;1.234 2,345;2.345", "a", ("1,234 in a as 1.234", "1.234 in b as 1.234")),
+        ('"1,234",1.234 "2,345",2.345', "", ()),
+        ("192.168.100.101;1.234 10.0.0.7;1.2 10.0.0.8;1.3", "", ()),
+    ],
+    ids=["comma", "point", "each its own", "both", "both with tabs", "neither", "as usual", "addresses"],
+)
+def test_what_may_be_decimal_or_thousands_is_as_in_other_columns(
+    rows: str, commas: str, doubtful: tuple[str, ...]
+) -> None:
+    lines = rows.split(" ")
+    separator = next(sign for sign in ";\t," if sign in lines[0])
+    width = len(next(csv.reader(lines, delimiter=separator)))
+    made = dialect_of("\n".join([separator.join("abcd"[:width]), *lines]).encode())
+    assert (made.commas, made.doubtful) == (frozenset(commas), doubtful)
+    assert all(one in str(made) for one in doubtful)
 
 
 def test_columns_of_texts_and_codes_are_known_from_numbers() -> None:

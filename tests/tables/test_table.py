@@ -29,3 +29,9 @@ def test_a_number_has_no_underscore(tmp_path):
         read_table(path, ["ward"]).numbers("ward")
     with pytest.raises(DataError, match="line 3: ward is '1_2', not a finite number"):
         read_table(path, ["ward"], ["ward"]).numbers("ward")
+
+
+def test_thousands_are_parted_alike_with_and_without_a_decimal_comma() -> None:
+    assert numbers_of(["1.234", "1.234,5", "0.125", "-1.234 %"], comma=True).tolist() == [1234, 1234.5, 0.125, -1234]
+    assert numbers_of(["1.234", "2.5"], comma=True).tolist() == [1234, 2.5]
+    assert np.isnan(numbers_of(["0,125", "01,234", "1,5"])).all()

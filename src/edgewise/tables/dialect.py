@@ -19,9 +19,14 @@ SAMPLE, LINES = 1 << 17, 8  # characters, and lines, that are looked at; of the 
 ROWS = 1000
 WESTERN = 0.3  # of the letters outside ASCII: beyond this share a text is hardly in Windows-1252
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
-COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
-POINT = re.compile(r"[+-]?\d*\.\d+", re.ASCII)
+LED = r"[1-9]\d{0,2}"  # digits before thousands
+EITHER = re.compile(rf"[+-]?{LED}[.,]\d{{3}}", re.ASCII)  # a decimal sign, or one that parts thousands
+DECIMAL = {  # cells that show which is the decimal sign: 1,5 and 0,125 and 1.234,5 and 1.234.567 that it is the comma
+    sign: re.compile(
+        rf"[+-]?((?!{LED}{sign}\d{{3}}\Z)(\d*|{LED}({other}\d{{3}})+){sign}\d+|{LED}({other}\d{{3}}){{2,}})", re.ASCII
+    )
+    for sign, other in ((",", r"\."), (r"\.", ","))
+}
 CODE = re.compile(r"0\d+", re.ASCII)  # 007 is a name: a number has no zeros before it
 
 
@@ -30,7 +35,7 @@ class Dialect:
     """How a CSV file is written.
 
     Symbols     skipped = lines before the names of the columns; commas = columns of numbers with a decimal comma; texts
-                = columns that hold texts
+                = columns that hold texts; doubtful = how a cell was read that may be either of two numbers
     """
 
     encoding: str = "utf-8-sig"
@@ -39,13 +44,14 @@ class Dialect:
     names: tuple[str, ...] = ()
     commas: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
+    doubtful: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """What is not as usual, or nothing."""
         words = [] if self.encoding == "utf-8-sig" else [f"encoded in {self.encoding}"]
         words += [] if self.separator == "," else [f"separated by {self.separator!r}"]
         words += [f"decimal commas in {', '.join(sorted(self.commas))}"] if self.commas else []
-        return ", ".join(words)
+        return ", ".join([*words, *self.doubtful])
 
 
 def dialect_of(content: bytes, whole: bool = True) -> Dialect:
@@ -66,9 +72,9 @@ def dialect_of(content: bytes, whole: bool = True) -> Dialect:
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     body = [row for row in rows[1:] if len(row) == len(names)]
     columns = {name: [row[number].strip() for row in body] for number, name in enumerate(names)}
-    commas = _commas(columns, separator)
+    commas, doubtful = _commas(columns, separator)
     texts = frozenset(name for name, cells in columns.items() if _holds_texts(cells, name in commas))
-    return Dialect(encoding, separator, skipped, names, commas, texts)
+    return Dialect(encoding, separator, skipped, names, commas, texts, doubtful)
 
 
 def _first_lines(content: bytes, encoding: str) -> list[str]:
@@ -132,16 +138,32 @@ def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
     return rows
 
 
-def _commas(columns: dict[str, list[str]], separator: str) -> frozenset[str]:
-    """The columns of which numbers have a decimal comma; 1,234 alone is one where a semicolon separates cells."""
-    points = any(POINT.fullmatch(cell) for cells in columns.values() for cell in cells)
+def _commas(columns: dict[str, list[str]], separator: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The columns of which numbers have a decimal comma, and how those were read that do not show it.
 
-    def has(cells: list[str]) -> bool:
-        numbers = [cell for cell in cells if COMMA.fullmatch(cell)]
-        sure = any(not GROUPED.fullmatch(cell) for cell in numbers) or (separator == ";" and not points)
-        return bool(numbers) and sure and not any(POINT.fullmatch(cell) for cell in cells)
-
-    return frozenset(name for name, cells in columns.items() if has(cells))
+    Edge cases  1,234 and 1.234 may be either: they are read as in the columns that show which; where none does, or some
+                show the one sign and some the other, 1.234 has a decimal point, and 1,234 a decimal comma where a
+                semicolon separates cells
+    """
+    numbers = {
+        name: [cell.removesuffix("%").rstrip() for cell in cells]
+        for name, cells in columns.items()
+        if not all(_holds_texts(cells, comma) for comma in (True, False))
+    }
+    shown = {
+        name: {sign[-1] for sign, shows in DECIMAL.items() if any(map(shows.fullmatch, cells))}
+        for name, cells in numbers.items()
+    }
+    doubtful = {name: next(filter(EITHER.fullmatch, cells), "") for name, cells in numbers.items() if not shown[name]}
+    doubtful = {name: cell for name, cell in doubtful.items() if cell}
+    signs = {sign for found in shown.values() if len(found) == 1 for sign in found}
+    either = signs != {"."} and separator == ";"
+    commas = {name for name, found in shown.items() if found == {","}}
+    commas |= {name for name, cell in doubtful.items() if signs == {","} or (either and "," in cell)}
+    if signs == {"."} or (not signs and separator == ","):
+        return frozenset(commas), ()
+    read = {name: numbers_of([cell], name in commas)[0] for name, cell in doubtful.items()}
+    return frozenset(commas), tuple(f"{cell} in {name} as {read[name]:.15g}" for name, cell in doubtful.items())
 
 
 def _holds_texts(cells: list[str], comma: bool) -> bool:

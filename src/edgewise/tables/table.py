@@ -23,8 +23,8 @@ LONGEST = 1000  # characters of a number
 SHOWN = 10  # problems of a file in one message
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))  # whatever their case
 GROUPS = {  # thousands, which commas or points part, and the decimal point or comma after them
-    False: re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII),
-    True: re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d+)?", re.ASCII),
+    False: re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII),
+    True: re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII),
 }
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -107,11 +107,12 @@ def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
     Symbols     comma = whether they have a decimal comma
     Edge cases  thousands may be parted by the other sign, and a number followed by %; 1_2, a number to Python, is none
 
-    >>> numbers_of(["1", "1,234.5", "12 %", "1_2"]).tolist(), numbers_of(["1,5", "1.234,5"], comma=True).tolist()
-    ([1.0, 1234.5, 12.0, nan], [1.5, 1234.5])
+    >>> numbers_of(["1", "1,234.5", "12 %", "1_2"]).tolist(), numbers_of(["1,5", "1.234"], comma=True).tolist()
+    ([1.0, 1234.5, 12.0, nan], [1.5, 1234.0])
     """
     try:
-        if max(map(len, cells), default=0) <= LONGEST and not any("_" in cell for cell in cells):
+        grouped = comma and any("." in cell for cell in cells)
+        if max(map(len, cells), default=0) <= LONGEST and not grouped and not any("_" in cell for cell in cells):
             return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         pass
@@ -121,6 +122,8 @@ def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
 def _number(text: str | None, comma: bool = False) -> float:
     if not text or len(text) > LONGEST or "_" in text:
         return float("nan")
+    if comma and GROUPS[True].fullmatch(text.strip()):  # 1.234, which is another number to Python
+        text = text.replace(".", "")
     try:
         return float(text.replace(",", ".") if comma else text)
     except ValueError:
