@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,10 @@ class Table:
         parts = np.array_split(column, 1 + len(column) // PART)
         return [shared(_text(value)) for part in parts for value in part.tolist()]
 
+    def same(self, row: int, other: int, names: Iterable[str]) -> bool:
+        """Whether two rows hold the same in some columns: a cell without a value is as another without one."""
+        return all(_same(self.columns[name], row, other) for name in names)
+
     def _column(self, name: str) -> Any:
         column = self.columns[name]
         if isinstance(column, str):
@@ -93,6 +97,13 @@ def check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None
         raise DataError(f"{path}: more than one column is called {twice[0]!r}: each name once")
     if not set(needed) <= set(names):
         raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}")
+
+
+def _same(column: Any, row: int, other: int) -> bool:
+    if isinstance(column, str):
+        return True
+    one, two = column[row], column[other]
+    return bool(one == two) or (one != one and two != two)
 
 
 def _text(value: float) -> str:

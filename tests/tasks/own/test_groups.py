@@ -18,6 +18,15 @@ def test_rows_come_by_example_and_twice_is_once(tmp_path) -> None:
     table.write_text("graph,id,size\nb,x,1\na,y,2\nb,x,9\n", encoding="utf-8")
     read_members(table, ["a", "b"], "graph", "", set(), None, problems)
     assert problems == [f"{table}: line 4: 'x' of 'b' is there twice, with other cells in line 2"]
+    for first, later in (("7", ""), ("", "7")):  # the one of the two was read, and the other refused
+        table.write_text(f"graph,id,size\nb,x,{first}\na,y,2\nb,x,{later}\n", encoding="utf-8")
+        problems.clear()
+        read_members(table, ["a", "b"], "graph", "", set(), None, problems)
+        assert problems == [f"{table}: line 4: 'x' of 'b' is there twice, with other cells in line 2"]
+    table.write_text(",graph,id,size,note\n0,b,x,,u\n1,a,y,2,v\n2,b,x,,w\n", encoding="utf-8")
+    problems.clear()
+    assert read_members(table, ["a", "b"], "graph", "", {"note"}, None, problems).sizes.tolist() == [1, 1]
+    assert problems == []
     table.write_text("graph,id,size\nb,x,1\na,,2\na,,3\n", encoding="utf-8")
     problems.clear()
     read_members(table, ["a", "b"], "graph", "", set(), None, problems)

@@ -94,8 +94,6 @@ def read_members(
     for number in np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(examples)) == 0).tolist():
         found.add(f"{path}: the {unit} {examples[number][:40]!r} has no rows")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
-    rows = _distinct(table, groups, names, found) if named_by else np.arange(len(table))
-    twice, rows = len(table) - len(rows), rows[owner[rows] >= 0]
     present, taken = {*file.names}, {*ignored, group, named_by, ""}
     features = [name for name in file.names if name not in taken]
     if known is not None:
@@ -104,6 +102,8 @@ def read_members(
         features, left = [name for name in known if name in present], [n for n in features if n not in known]
     else:
         left = []
+    rows = _distinct(table, groups, names, features, found) if named_by else np.arange(len(table))
+    twice, rows = len(table) - len(rows), rows[owner[rows] >= 0]
     columns, wrong = read_columns(file, table, features, known)
     problems += [*wrong, *found.sentences()]
     order = rows[np.argsort(owner[rows], kind="stable")]
@@ -120,8 +120,10 @@ def read_members(
     )
 
 
-def _distinct(table: Table, groups: Sequence[str], names: Sequence[str], problems: Problems) -> Array:
-    """The first row of each name in an example; a later one must be the same."""
+def _distinct(
+    table: Table, groups: Sequence[str], names: Sequence[str], read: Sequence[str], problems: Problems
+) -> Array:
+    """The first row of each name in an example; a later one must be the same in the columns that are read."""
     first: dict[tuple[str, str], int] = {}
     for row, key in enumerate(zip(groups, names, strict=True)):
         before = first.setdefault(key, row)
@@ -129,8 +131,7 @@ def _distinct(table: Table, groups: Sequence[str], names: Sequence[str], problem
             problems.add(f"{table.at(row)}: the row of {groups[row][:40]!r} has no name")
         if before == row or not names[row]:
             continue
-        cells = [column for column in table.columns.values() if not isinstance(column, str)]
-        if any(column[row] != column[before] and column[row] == column[row] for column in cells):
+        if not table.same(row, before, read):
             twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
             problems.add(f"{table.at(row)}: {names[row][:40]!r} of {groups[row][:40]!r} {twice}")
     return np.fromiter(first.values(), np.int64, len(first))

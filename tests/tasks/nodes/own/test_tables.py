@@ -122,3 +122,19 @@ def test_names_of_columns_are_compared_with_as_many_others_as_are_alike(tmp_path
     edges.write_text("source,target\n1,1\n")
     read(nodes, edges)
     assert compared < 20_000  # of a thousand columns; two million pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "ignore", "known"),
+    [("", (), None), ("note", ("note",), None), ("note", (), ({"h": "number"}, {}))],
+    ids=["an index of pandas", "ignored", "new"],
+)
+def test_a_node_is_there_twice_whatever_is_in_columns_that_are_not_read(
+    tmp_path, name: str, ignore: tuple[str, ...], known
+) -> None:
+    rows = [(f"p{n},{n % 5},{'uv'[n % 2]}") for n in (0, 1, 2, 3, 1)]
+    nodes = f"{name},id,h,label\n" + "".join(f"{number},{row}\n" for number, row in enumerate(rows))
+    write(tmp_path, nodes, "from,to\np0,p1\n")
+    how = Reading(ignore=frozenset(ignore), known=known)
+    given = read_tables(tmp_path / "nodes.csv", [tmp_path / "edges.csv"], how)
+    assert given.names == ["p0", "p1", "p2", "p3"] and "nodes.csv: 1 rows are there twice, and read once" in given.notes

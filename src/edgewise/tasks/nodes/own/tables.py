@@ -68,7 +68,11 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     if not named_by and how.id != "row" and (named_by := _covering(table, links, how.ignore | {*labels, split}) or ""):
         notes.append(f"{named_by} names the nodes: each end of an edge is one of its cells")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
-    rows = _distinct(table, names, problems)
+    present, taken = {*file.names}, {*how.ignore, named_by, *labels, split, ""}
+    others = [name for name in file.names if name not in taken]
+    features = others if how.known is None else [] if [*how.known[0]] == [DEGREE] else [*how.known[0]]
+    read = [name for name in (*features, *needed, *([split] if has_split else ())) if name in present]
+    rows = _distinct(table, names, read, problems)
     if len(rows) < len(names):
         notes.append(f"{nodes.name}: {len(names) - len(rows):,} rows are there twice, and read once")
         names = [names[row] for row in rows.tolist()]
@@ -78,9 +82,6 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         notes += one.note()
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
-    present, taken = {*file.names}, {*how.ignore, named_by, *labels, split, ""}
-    others = [name for name in file.names if name not in taken]
-    features = others if how.known is None else [] if [*how.known[0]] == [DEGREE] else [*how.known[0]]
     for problem in _misfits(nodes, file, links, how, features, {named_by, *labels}):
         problems.add(problem)
     x, wrong = read_columns(file, table, [name for name in features if name in present], how.known and how.known[0])
@@ -96,8 +97,8 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     if told := [*wrong, *wrong_edges, *problems.sentences()]:
         raise DataError(*told)
     of_targets = [labels_of(file, name, table.texts(name)) for name in labels] if how.labelled else []
-    read = {*features}
-    new = [name for name in others if name not in read]
+    kept = {*features}
+    new = [name for name in others if name not in kept]
     new += [name for one in links for name in one.names if how.known and name not in {*one.ends, *how.known[1]}]
     new += ["without a name"] * ("" in file.names)
     notes += [*in_lines(x), *in_lines(e, "of edges: "), *_left_out(new)]
@@ -157,24 +158,17 @@ def _covering(table: Table, links: Sequence[EdgeFile], left_out: frozenset[str] 
     return fitting[0] if fitting else None
 
 
-def _distinct(table: Table, names: Sequence[str], problems: Problems) -> Array:
-    """The first row of each name; a later one must be the same."""
+def _distinct(table: Table, names: Sequence[str], read: Sequence[str], problems: Problems) -> Array:
+    """The first row of each name; a later one must be the same in the columns that are read."""
     first: dict[str, int] = {}
     for row, name in enumerate(names):
         before = first.setdefault(name, row)
         if not name:
             problems.add(f"{table.at(row)}: the node has no name")
-        elif before != row and any(not _same(cells, row, before) for cells in table.columns.values()):
+        elif before != row and not table.same(row, before, read):
             twice = f"is there twice, with other cells in {table.rows[0]} {table.rows[1][before]}"
             problems.add(f"{table.at(row)}: the node {name[:40]!r} {twice}")
     return np.fromiter(first.values(), np.int64, len(first))
-
-
-def _same(cells: object, row: int, other: int) -> bool:
-    if isinstance(cells, str):
-        return True
-    one, two = cells[row], cells[other]  # type: ignore[index]
-    return bool(one == two) or (one != one and two != two)
 
 
 def _misfits(
