@@ -21,7 +21,8 @@ EXACT = 1 << 53  # up to it a float64 holds every whole number
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST = 1000  # characters of a number
 SHOWN = 10  # problems of a file in one message
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "-", "?"))  # whatever their case
+UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of what has none
+MISSING = UNKNOWN | {"none", "-"}  # other cells; a class may be called none
 GROUPS = {  # thousands, which commas or points part, and the decimal point or comma after them
     False: re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII),
     True: re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII),

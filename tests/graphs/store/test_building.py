@@ -105,7 +105,7 @@ def test_the_arrays_are_plain_safetensors(tmp_path: Path) -> None:
 
 
 def test_nodes_with_names_labels_parts_and_features(tmp_path: Path) -> None:
-    (tmp_path / "n1.csv").write_text("node,label,split,size,age\nzoë,b,train,1,2\n7,,,3,4\n")
+    (tmp_path / "n1.csv").write_text("node,label,split,size,age\nzoë,b,train,1,2\n7,NA,,3,4\n")
     (tmp_path / "n2.csv").write_text('node,label,split,size,age\n"a, b",a,test,5,6\n')
     (tmp_path / "e.csv").write_text('sender,receiver\n"a, b",7\nzoë,7\n7,zoë\n')
     build_store(tmp_path / "store", [tmp_path / "e.csv"], [tmp_path / "n1.csv", tmp_path / "n2.csv"])

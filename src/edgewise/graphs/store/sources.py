@@ -17,7 +17,7 @@ from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer
 from edgewise.tables.ends import ENDS, NODES, ends_called
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import is_table, names_in, pieces
-from edgewise.tables.table import Table
+from edgewise.tables.table import UNKNOWN, Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array
@@ -161,8 +161,8 @@ class NodeColumns:
     def read(self, path: Path) -> None:
         """All nodes of a file, after those of the files before.
 
-        A table's columns are `node` or another of `NODES` (names), `label` (empty: unknown), `split` and features; an
-        array is x [N, C]; a safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`,
+        A table's columns are `node` or another of `NODES` (names), `label` (`UNKNOWN`), `split` and features; an array
+        is x [N, C]; a safetensors file has `x` and, if there are, `labels` [N] (-1: unknown) and masks `train`,
         `valid`, `test` [N].
         """
         if is_table(path):
@@ -261,7 +261,7 @@ class NodeColumns:
         self.texts[1].write(ends)
 
     def _classes(self, table: Table, column: str) -> Array:
-        labels = table.texts(column)
+        labels = ["" if label.lower() in UNKNOWN else label for label in table.texts(column)]
         for label in set(labels) - {"", *self.classes}:
             self.classes[label] = len(self.classes)
         if len(self.classes) > MAX_CLASSES:

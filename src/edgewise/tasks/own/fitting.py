@@ -8,11 +8,11 @@ import numpy as np
 from torch import Tensor
 
 from edgewise.errors import DataError
-from edgewise.tables.table import LARGEST, numbers_of
+from edgewise.tables.table import LARGEST, UNKNOWN, numbers_of
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.own import record
 from edgewise.tasks.own.record import Examples, Fitted
-from edgewise.tasks.own.target import UNKNOWN, Target, Wanted, target_of
+from edgewise.tasks.own.target import Target, Wanted, target_of
 
 MIXED = 0.5  # of the labels: where so many are numbers, with fractions, the others are mistakes
 SHOWN = 10

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from edgewise.errors import DataError
 from edgewise.tables.dialect import CODE
-from edgewise.tables.table import LARGEST, numbers_of
+from edgewise.tables.table import LARGEST, UNKNOWN, numbers_of
 
-UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of nodes that have none
 MAX_CLASSES = 20  # whole numbers, or texts that hardly repeat: more may be something else, such as a quantity
 POINT = ".0"
 Wanted = Literal["auto", "class", "number"]
