@@ -142,3 +142,8 @@ def test_inputs_are_read_in_whatever_way_their_file_is_written(encoding: str, tm
     plain = tmp_path / "a.txt"
     plain.write_text("\n".join(texts), encoding=encoding)
     assert [text for _, text in read_inputs(plain)] == texts
+
+
+def test_commas_in_a_tsv_file_with_one_column_are_its_inputs_own(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("input\nGood, really\nBad\n", encoding="utf-8")
+    assert [text for _, text in read_inputs(tmp_path / "a.tsv", None)] == ["Good, really", "Bad"]

@@ -28,6 +28,24 @@ def test_what_separates_cells_cuts_all_rows_alike(text: str, separator: str, nam
 
 
 @pytest.mark.parametrize(
+    ("text", "separator", "names"),
+    [
+        ("text\nGood, really\nBad\n", "\t", ("text",)),
+        ("id,x\ttext\n1\tGood, really\n2\tBad, no\n", "\t", ("id,x", "text")),
+        ("a, b, c\td\n1\t2\n1\t2\t3\n", "\t", ("a, b, c", "d")),
+        ("a,b\n1,2\n", ",", ("a", "b")),
+        ("sep=;\na;b\t\n1;2\t\n", ";", ("a", "b")),
+    ],
+)
+def test_cells_of_a_tsv_file_are_between_tabs_unless_others_cut_all_rows_alike(
+    text: str, separator: str, names: tuple[str, ...]
+) -> None:
+    for ending in (".tsv", ".TSV"):
+        made = dialect_of(text.encode(), ending=ending)
+        assert (made.separator, made.names) == (separator, names)
+
+
+@pytest.mark.parametrize(
     ("cells", "separator", "comma"),
     [
         ("1,5 2,25", ";", True),

@@ -78,3 +78,11 @@ def test_the_names_of_a_files_columns_need_no_rows(tmp_path):
     for file, message in (("torn.parquet", "not a Parquet file"), ("b.csv", "cannot be read")):
         with pytest.raises(DataError, match=message):
             names_in(tmp_path / file)
+
+
+def test_commas_in_a_tsv_file_with_one_column_are_its_texts_own(tmp_path) -> None:
+    path = tmp_path / "new.tsv"
+    path.write_text("text\nGood, really\nBad\n", encoding="utf-8")
+    assert names_in(path) == File(path).names == ["text"]
+    for table in (File(path).table(), *pieces(path, ["text"], ["text"])):
+        assert table.texts("text") == ["Good, really", "Bad"]

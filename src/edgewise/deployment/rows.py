@@ -145,7 +145,7 @@ def _predicted(trained: Trained, part: list[tuple[str, str]]) -> list[dict[str, 
 
 def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
     with reading(file, "a CSV file"), file.open("rb") as content:
-        dialect = dialect_of(content.read(BEGINNING), whole=False)
+        dialect = dialect_of(content.read(BEGINNING), whole=False, ending=file.suffix)
         content.seek(0)
         lines = islice(lines_of(file, content, dialect.encoding), dialect.skipped, None)
         rows = csv.reader(lines, strict=True, delimiter=dialect.separator)

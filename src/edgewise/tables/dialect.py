@@ -54,11 +54,12 @@ class Dialect:
         return ", ".join([*words, *self.doubtful])
 
 
-def dialect_of(content: bytes, whole: bool = True) -> Dialect:
+def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dialect:
     """The dialect of a file, by what its rows have in common.
 
-    Symbols     content = the file, or (not `whole`) its first `BEGINNING` bytes
-    Edge cases  where rows differ in length whatever separates their cells, it is what the first line has most of
+    Symbols     content = the file, or (not `whole`) its first `BEGINNING` bytes; ending = that of its name
+    Edge cases  where rows differ in length whatever separates their cells, it is what the first line has most of, and
+                in a .tsv file a tab
     """
     encoding = encoding_of(content, whole)
     lines = _first_lines(content[:BEGINNING], encoding)
@@ -67,7 +68,7 @@ def dialect_of(content: bytes, whole: bool = True) -> Dialect:
         named = lines[skipped][4] if lines[skipped].startswith("sep=") else named
         skipped += 1
     lines = lines[skipped:]
-    separator = named or _separator(lines)
+    separator = named or _separator(lines, ending.lower() == ".tsv")
     rows = _rows(lines, separator)
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     body = [row for row in rows[1:] if len(row) == len(names)]
@@ -118,17 +119,18 @@ def _is_utf8(content: bytes, whole: bool) -> bool:
     return True
 
 
-def _separator(lines: Sequence[str]) -> str:
-    """What cuts all rows into the same number of cells, the most if there are several."""
+def _separator(lines: Sequence[str], tabs: bool) -> str:
+    """What cuts all rows into the same number of cells, the most if there are several; where tabs do, and are expected,
+    a tab."""
 
     def consistent(separator: str) -> int:
         lengths = {len(row) for row in _rows(lines, separator)}
         return lengths.pop() if len(lengths) == 1 else 0
 
-    best = max(SEPARATORS, key=consistent)
+    best = "\t" if tabs and consistent("\t") > 1 else max(SEPARATORS, key=consistent)
     if consistent(best) > 1:
         return best
-    return max(SEPARATORS, key=(lines[0] if lines else "").count)
+    return "\t" if tabs else max(SEPARATORS, key=(lines[0] if lines else "").count)
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:

@@ -48,7 +48,8 @@ class File:
 
     def __init__(self, path: Path) -> None:
         self.path, self.content = path, read_bytes(path, MAX_BYTES)
-        self.dialect = None if path.suffix.lower() == ".parquet" else dialect_of(self.content)
+        parquet = path.suffix.lower() == ".parquet"
+        self.dialect = None if parquet else dialect_of(self.content, ending=path.suffix)
         if self.dialect is not None and not self.content.strip():
             check_names(path, (), ())
 
@@ -90,7 +91,7 @@ def pieces(path: Path, needed: Sequence[str], texts: Collection[str] = (), rows:
             if path.suffix.lower() == ".parquet":
                 yield from pieces_of_parquet(path, file, needed, rows)
             else:
-                dialect: Dialect = dialect_of(file.read(BEGINNING), whole=False)
+                dialect: Dialect = dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix)
                 file.seek(0)
                 yield from pieces_of_csv(path, file, needed, texts, rows, dialect)
     except OSError as error:
@@ -103,7 +104,7 @@ def names_in(path: Path) -> list[str]:
         with path.open("rb") as file:
             if path.suffix.lower() == ".parquet":
                 return names_in_parquet(path, file)
-            return list(dialect_of(file.read(BEGINNING), whole=False).names)
+            return list(dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix).names)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
 

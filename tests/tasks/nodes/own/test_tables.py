@@ -112,8 +112,8 @@ def test_names_of_columns_are_compared_with_as_many_others_as_are_alike(tmp_path
             compared += 1
             return str.__eq__(self, other)
 
-    def counting(content: bytes, whole: bool = True):
-        dialect = dialect_of(content, whole)
+    def counting(content: bytes, whole: bool = True, ending: str = ".csv"):
+        dialect = dialect_of(content, whole, ending)
         return replace(dialect, names=tuple(map(Counted, dialect.names)))
 
     monkeypatch.setattr("edgewise.tables.reading.dialect_of", counting)
