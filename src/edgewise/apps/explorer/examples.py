@@ -14,7 +14,6 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.tasks.nodes.classification import NodeClassification
 
 MOST_NODES = 2000  # of one example; of a larger graph a neighbourhood is shown
 MOST_EDGES = 50_000  # of one example's own graph, so that a page stays below 2 MB
@@ -102,11 +101,7 @@ def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: s
     count = graph.num_receivers
     if node is None and count <= MOST_NODES and graph.num_edges <= MOST_EDGES:
         return Piece(task.name, "", graph, features, [task.name_of(k) for k in range(count)], targets)
-    centre = 0
-    if node is not None:
-        if not isinstance(task, NodeClassification):
-            raise ConfigError(f"--node {node}: the nodes of {task.name} have no names")
-        centre = task.number_of(node)
+    centre = 0 if node is None else task.number_of(node)
     near = neighbourhood(graph, centre, AROUND)
     names = [task.name_of(k) for k in near.tolist()]
     note = (

@@ -195,6 +195,13 @@ class Task(ABC):
         """How an example is named where examples have names."""
         return str(number)
 
+    def number_of(self, request: str) -> int:
+        """The one example, or node of one graph, that a request names.
+
+        Errors      DataError for none, or several; ConfigError where they cannot be asked for by name
+        """
+        raise ConfigError(f"{self.name} is not asked for one example by its name: {request!r}")
+
     def keep(self, run: Path) -> None:  # noqa: B027 (nothing, unless a task learns from its data)
         """Write into a new run folder what the task has learned from its data before training, such as tokens."""
 
