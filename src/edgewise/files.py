@@ -24,7 +24,8 @@ def reading(path: Path | str, expected: str, error: type[EdgewiseError] = DataEr
     """The boundary around every parser that is not ours: whatever it raises is an error that names the file.
 
     Symbols     expected = what the file is not, such as "a CSV file"
-    Edge cases  our own errors and a user's interrupt pass; a panic of a parser in Rust, no `Exception`, does not
+    Edge cases  our own errors and a user's interrupt pass; a panic of a parser in Rust, no `Exception`, does not; a
+                file that is missing or may not be read is called so
 
     Example
         >>> with reading("names.json", "a list of names"):
@@ -40,6 +41,8 @@ def reading(path: Path | str, expected: str, error: type[EdgewiseError] = DataEr
     except BaseException as cause:
         if not isinstance(cause, Exception) and type(cause).__name__ != "PanicException":
             raise
+        if isinstance(cause, OSError) and str(cause.filename) == str(path):
+            raise error(f"{path}: cannot be read ({cause.strerror})") from cause
         what = " ".join(str(cause).split())[:SHOWN] or type(cause).__name__
         raise error(f"{path}: not {expected} ({what})") from cause
 

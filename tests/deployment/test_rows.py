@@ -9,7 +9,7 @@ import pytest
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.deployment import load
-from edgewise.deployment.rows import predict_file, read_inputs, writing
+from edgewise.deployment.rows import predict_file, read_inputs, replaces, writing
 from edgewise.errors import ConfigError, DataError
 from edgewise.training import train
 
@@ -95,8 +95,23 @@ def test_options_that_do_not_fit_are_refused(karate, tmp_path: Path) -> None:
         predict_file(karate, file, tmp_path / "out.json")
     with pytest.raises(ConfigError, match="a text has no columns: leave out 'node'"):
         read_inputs(file, "node")
-    with pytest.raises(DataError, match=r"missing\.csv"):
-        predict_file(karate, tmp_path / "missing.csv", tmp_path / "out.csv")
+    for name in ("missing.csv", "missing.txt", "missing.parquet"):
+        with pytest.raises(DataError, match=rf"{name}: cannot be read \(No such file or directory\)"):
+            predict_file(karate, tmp_path / name, tmp_path / "out.csv")
+
+
+def test_predictions_take_no_input_s_place(karate, tmp_path: Path) -> None:
+    file = inputs(tmp_path, "csv")
+    before = file.read_text(encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(file)
+    for read, out in ((file, file), (file, tmp_path / "link.csv"), (tmp_path / "link.csv", file), (tmp_path, file)):
+        with pytest.raises(ConfigError, match="predictions would take the place of an input"):
+            predict_file(karate, read, out)
+    assert file.read_text(encoding="utf-8") == before
+    for _ in range(2):  # what an earlier call has written may be written anew
+        assert predict_file(karate, file, tmp_path / "out.csv") == len(NODES)
+    (tmp_path / "edges-work.csv").write_text("from,to\n1,2\n", encoding="utf-8")
+    assert replaces(tmp_path / "edges-work.csv", file) and not replaces(tmp_path / "out.csv", file)
 
 
 def test_an_only_column_needs_no_name(karate, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
 from edgewise.tables.dialect import BEGINNING, dialect_of, encoding_of
 from edgewise.tables.lines import lines_of
-from edgewise.tables.reading import find_tables, is_table, pieces
+from edgewise.tables.reading import find_table, find_tables, is_table, pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
@@ -45,12 +45,15 @@ def predict_file(
 
     Symbols     trained = `load` of a run; batch = rows that the model reads at once; done(rows) = called after each;
                 say(line) = called with what another graph has that the trained one had not
-    Errors      DataError for a file or an input that cannot be read: its line or row is named
+    Errors      DataError for a file or an input that cannot be read: its line or row is named; ConfigError where `out`
+                would take the place of an input
     Cost        memory of a batch of rows and, of a Parquet file, of one group of its rows
     """
     file, out, rows = Path(file), Path(out), 0
     if out.suffix.lower() not in WRITERS:
         raise ConfigError(f"{out}: predictions are written to a file that ends with {' or '.join(WRITERS)}")
+    if replaces(out, file):
+        raise ConfigError(f"{out}: predictions would take the place of an input of {file}: write them elsewhere")
     graph = is_graph(file) or (trained.task.tables and column is None and is_table(file))
     made = rows_of(trained, file, batch, say) if graph else rows_for(trained, read_inputs(file, column), batch)
     with whole(out) as unfinished, writing(unfinished, out) as write:
@@ -67,6 +70,15 @@ def is_graph(file: Path) -> bool:
     """Whether a place holds a graph instead of inputs: a folder, arrays, or a table of nodes beside one of edges."""
     beside = is_table(file) and file.stem.lower() == "nodes" and bool(find_tables(file.parent, "edges"))
     return file.is_dir() or file.suffix.lower() == ".npz" or beside
+
+
+def replaces(out: Path, file: Path) -> bool:
+    """Whether `out` is there already, as the file of inputs, a table beside it, or any file of a folder of them."""
+    if not (out.exists() and file.exists()):
+        return False
+    links = find_tables(file.parent, "edges") if is_table(file) and file.stem.lower() in ("graphs", "nodes") else []
+    beside = [table for name in ("graphs", "nodes") if links and (table := find_table(file.parent, name))]
+    return out.resolve().is_relative_to(file.resolve()) or any(map(out.samefile, (file, *links, *beside)))
 
 
 def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], object]) -> Iterator[list[Row]]:
