@@ -69,6 +69,32 @@ def test_ties_are_resolved_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("loops", [False, True])
+def test_points_on_one_spot_or_all_but_there_are_not_compared_with_all(loops: bool, monkeypatch) -> None:
+    compared, squared_distance = [], neighbors._squared_distance
+
+    def counted(x_i, x_j, box):
+        compared.append(x_j[..., 0].size)
+        return squared_distance(x_i, x_j, box)
+
+    monkeypatch.setattr(neighbors, "_squared_distance", counted)
+    line, n = torch.arange(2000.0).double()[:, None], 2000
+    for points in (0 * line, line % 2, 1e-170 * line, 1e-160 + 1e-176 * line):
+        compared.clear()
+        graph = k_nearest(points, 4, loops=loops)
+        assert sum(compared) <= 10 * n
+        if points[2] == 0:  # these lie on one spot each, and their distances are exact
+            expected = brute_k_nearest(distances(points, points), 4, True, loops)
+            assert torch.equal(graph.dense_mask(), expected)
+    assert k_nearest(1e-170 * line, 1).senders[0] == 1
+
+
+def test_what_is_too_far_for_squares_of_distances_is_refused() -> None:
+    for make in (lambda x: k_nearest(x, 1), lambda x: radius_graph(x, 1.0)):
+        with pytest.raises(GraphError, match=r"finite, and at most 1e\+150: row 1 is \[1e\+200\]"):
+            make(torch.tensor([[0.0], [1e200]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("radius", [0.0, 0.4, 1.0, 10.0])
 def test_radius_graph_is_the_brute_force_choice(radius: float, loops: bool) -> None:
     for seed, n in enumerate([1, 2, 20, 40]):

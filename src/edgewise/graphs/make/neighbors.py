@@ -22,6 +22,8 @@ Cell = float | Sequence[float]
 
 ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
 AT_ONCE = 1 << 22  # candidates held in memory at once
+FARTHEST = 1e150  # the square of a distance that is much larger is infinite
+FINEST = 2.0**-500  # and that of one that is much smaller 0
 DENSE = 1024  # points among which comparing all pairs is faster than a tree
 
 
@@ -33,10 +35,11 @@ def k_nearest(
     Equation    N(i) = the k points j with the least (|x_i - x_j|, j): points at equal distance go by index
     Symbols     points = x_j, the senders; queries = x_i, the receivers (None: the points themselves)
     Shapes      points [J, D], queries [I, D] -> a graph with I receivers, J senders and k edges per receiver
-    Errors      a shape other than [N, D]; a coordinate that is not finite: its row is named; a cell that is no box
+    Errors      a shape other than [N, D]; a coordinate that is not finite, or above 1e150: its row is named; a cell
+                that is no box
     Edge cases  a point does not listen to itself, however many others lie on the same spot; with loops=True it does,
                 and it is the first of its k; where there are fewer than k points, to all of them
-    Cost        O((I + J) log J + I k D); points in one spot cost the square of their number
+    Cost        O((I + J) log J + I k D), however many points lie on one spot
     Differs     in a periodic cell each point counts once, by its nearest image
 
     `cell` holds the edges of the periodic box, one per axis or one for all (math.inf: open along that axis), in the
@@ -52,7 +55,8 @@ def k_nearest(
     senders, receivers, box = _coordinates(points, queries, cell)
     itself = queries is None
     k = min(k, max(0, len(senders) - (itself and not loops)))
-    nearest = _nearest(senders, receivers, k, box, itself, loops)
+    own = numpy.arange(len(receivers))[:, None][:, : k if itself and loops else 0]
+    nearest = numpy.hstack([own, _nearest(senders, receivers, k - own.shape[1], box, itself)])
     offsets = torch.arange(len(receivers) + 1) * k
     return Graph.from_csr(offsets, torch.from_numpy(nearest.ravel()), len(senders)).to(_device(points))
 
@@ -159,26 +163,37 @@ def _radius(radius: float) -> float:
     return radius
 
 
-def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool, loops: bool) -> Indices:
-    """Senders [I, k], nearest first. The tree breaks ties arbitrarily: query more until the k-th is no tie."""
+def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool) -> Indices:
+    """Senders [I, k], nearest first and without oneself. The tree breaks ties arbitrarily: query more until the k-th is
+    no tie."""
     nearest = numpy.zeros((len(x_i), k), dtype=numpy.int64)
     if nearest.size == 0:
         return nearest
-    tree, count, open_rows = _tree(x_j, box), min(len(x_j), k + 1 + itself), numpy.arange(len(x_i))
+    first = _first_of_spots(x_j, k + itself)
+    tree, count, open_rows = _tree(x_j[first], box), min(len(first), k + 1 + itself), numpy.arange(len(x_i))
     while len(open_rows):
         ties = []
         for rows in numpy.array_split(open_rows, 1 + len(open_rows) * count // AT_ONCE):
-            candidates = tree.query(x_i[rows], k=numpy.arange(1, count + 1))[1]
+            candidates = first[tree.query(x_i[rows], k=numpy.arange(1, count + 1))[1]]
             distance = _squared_distance(x_i[rows, None], x_j[candidates], box)
             farthest = distance.max(axis=1)
             if itself:
-                distance[candidates == rows[:, None]] = -1 if loops else math.inf
+                distance[candidates == rows[:, None]] = math.inf
             order = numpy.lexsort((candidates, distance), axis=1)[:, :k]
             nearest[rows] = numpy.take_along_axis(candidates, order, axis=1)
             last = numpy.take_along_axis(distance, order[:, -1:], axis=1)[:, 0]
-            ties.append(rows[(farthest <= last * (1 + ROUNDING)) & (count < len(x_j))])
-        open_rows, count = numpy.concatenate(ties), min(len(x_j), 2 * count)
+            ties.append(rows[(farthest <= last * (1 + ROUNDING)) & (count < len(first))])
+        open_rows, count = numpy.concatenate(ties), min(len(first), 2 * count)
     return nearest
+
+
+def _first_of_spots(x: Floats, most: int) -> Indices:
+    """The points, but of those on one spot only so many of the least index: no other can be among the nearest."""
+    order = numpy.lexsort(x.T)
+    new = numpy.ones(len(x), dtype=bool)
+    new[1:] = (x[order[1:]] != x[order[:-1]]).any(axis=1)
+    place = numpy.arange(len(x))
+    return order[place - numpy.maximum.accumulate(numpy.where(new, place, 0)) < most]
 
 
 def _within(x_j: Floats, x_i: Floats, radius: float, box: Floats) -> tuple[Indices, Indices]:
@@ -239,11 +254,12 @@ def _rows(value: Any, name: str) -> Floats:
         raise GraphError(f"{name} must be a tensor [N, D] of numbers, not {type(value).__name__}") from None
     if x.ndim != 2 or x.shape[1] == 0:
         raise GraphError(f"{name} must have shape [N, D] with D of at least 1, not {list(x.shape)}")
-    wrong = ~numpy.isfinite(x).all(axis=1)
+    wrong = ~(numpy.abs(x) <= FARTHEST).all(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise GraphError(f"{name} must be finite: row {row} is {x[row].tolist()}")
-    return x
+        limit = f", and at most {FARTHEST:g}" if numpy.isfinite(x[row]).all() else ""
+        raise GraphError(f"{name} must be finite{limit}: row {row} is {x[row].tolist()}")
+    return numpy.asarray(numpy.rint(x / FINEST) * FINEST)
 
 
 def _wrapped(x: Floats, box: Floats) -> Floats:
