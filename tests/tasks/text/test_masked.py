@@ -4,7 +4,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import MaskedTokens
-from edgewise.tasks.text.tokenization import BEGIN, END, MASK, CharacterTokenizer
+from edgewise.tasks.text.tokenization import BEGIN, END, MASK, BPETokenizer, CharacterTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TEXTS = {"train": ["attention", "graph", "edge", "transformer"], "valid": ["sender", "receiver"], "test": ["node"]}
@@ -83,11 +83,37 @@ def test_what_is_masked_is_learned():
         optimizer.zero_grad()
         task.loss(model(batch.graph, batch.x), batch).backward()
         optimizer.step()
-    found = task.predict(model, None, "bb<mask>bbb", "cpu")["guesses"]
-    assert [next(iter(guess)) for guess in found] == ["b"]
-    assert found[0]["b"] > 0.9
-    assert sum(found[0].values()) == pytest.approx(1.0)  # the ends and the mask are no guesses
+    (found,) = task.predict(model, None, "bb<mask>bbb", "cpu")["guesses"]
+    tokens = [one["token"] for one in found]
+    assert tokens[0] == "b" and found[0]["probability"] > 0.9
+    assert sorted(tokens) == [*"abcd"]  # the ends and the mask are no guesses
+    assert sum(one["probability"] for one in found) == pytest.approx(1.0)
     assert len(task.predict(model, None, "<mask>c<mask>", "cpu")["guesses"]) == 2
+
+
+class Likely(torch.nn.Module):
+    """The same logits for each token."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, graph, x):
+        self.read = x.tolist()
+        return self.logits.expand(len(x), -1)
+
+
+def test_tokens_that_read_alike_are_guesses_of_their_own():
+    pytest.importorskip("tokenizers")
+    tokenizer = BPETokenizer.learn(["a man walks"] * 9, size=270)
+    alike = [token for token in range(tokenizer.size) if tokenizer.decode([token]) == "a"]  # with a space, and without
+    logits = torch.zeros(tokenizer.size)
+    logits[alike] = torch.tensor([8.0, 9.0])
+    task = MaskedTokens("words", {split: ["a man"] for split in TEXTS}, tokenizer, length=20)
+    (found,) = task.predict(Likely(logits), None, "a <mask> walks", "cpu")["guesses"]
+    assert [one["token"] for one in found[:2]] == ["a", "a"]
+    expected = logits[3:].double().softmax(0).topk(5).values.tolist()
+    assert [one["probability"] for one in found] == pytest.approx(expected)
 
 
 def test_what_cannot_be_is_refused():

@@ -143,7 +143,9 @@ class MaskedTokens(Classification):
         best = chances.topk(min(5, chances.shape[-1]))
         likely = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         name = self.tokenizer.decode
-        guesses = [{name([SPECIAL + t]): p for t, p in zip(*pair, strict=True)} for pair in likely]
+        guesses = [
+            [{"token": name([SPECIAL + t]), "probability": p} for t, p in zip(*pair, strict=True)] for pair in likely
+        ]
         return {"text": request, "guesses": guesses}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
