@@ -1,9 +1,12 @@
+import json
+
 import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import MaskedTokens
+from edgewise.tasks.text.pretrained import read_tokenizer
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, BPETokenizer, CharacterTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -114,6 +117,39 @@ def test_tokens_that_read_alike_are_guesses_of_their_own():
     assert [one["token"] for one in found[:2]] == ["a", "a"]
     expected = logits[3:].double().softmax(0).topk(5).values.tolist()
     assert [one["probability"] for one in found] == pytest.approx(expected)
+
+
+def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
+    library = pytest.importorskip("tokenizers")
+    words = ["[PAD]", "x", "y", "z", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "man", "runs", "walks"]
+    made = library.Tokenizer(library.models.WordLevel({word: n for n, word in enumerate(words)}, words[4]))
+    made.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    made.add_special_tokens(["[PAD]", "[UNK]"])
+    made.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 16}))  # four rows without a token
+    named = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named))
+    texts = {split: ["the man runs", "x what"] for split in TEXTS}
+    task = MaskedTokens("words", texts, CharacterTokenizer(LETTERS + " "), 20)
+    task.reword = lambda text, generator: f"{text} y"
+    task.use(read_tokenizer(tmp_path / "tokenizer.json"), 20)
+    batch = task.train_batch(500, torch.Generator().manual_seed(0))
+    read, special = batch.x[batch.rows], {0, 4, 5, 6, 7, 12, 13, 14, 15}
+    assert 0.75 < (read == 7).double().mean() < 0.85 and set(read.tolist()) == {1, 2, 3, 7, 8, 9, 10, 11}
+    assert not special & {*batch.target.tolist()} and {text[0] for text in _whole(batch)} == {5}
+    assert [made.token_to_id(word) for word in ("the", "man", "runs", "y", "[SEP]")] in [x[1:] for x in _whole(batch)]
+    model = Likely(torch.arange(16.0).flip(0))
+    (found,) = task.predict(model, None, "the <mask> runs", "cpu")["guesses"]
+    assert model.read == [5, 8, 7, 10, 6] and [one["token"] for one in found] == ["x", "y", "z", "the", "man"]
+    assert task.subject(model, None, "the <mask> runs").names == ["⟨begin⟩", "the", "<mask>", "runs", "⟨end⟩"]
+    assert {name: task.preprocessing()["tokenizer"][name] for name in ("begin", "end", "mask")} == {
+        "begin": 5,
+        "end": 6,
+        "mask": 7,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | {"mask_token": "none"}))
+    with pytest.raises(DataError, match="no token for a mask"):
+        task.use(read_tokenizer(tmp_path / "tokenizer.json"), 20)
 
 
 def test_what_cannot_be_is_refused():

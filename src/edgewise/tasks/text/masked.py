@@ -21,7 +21,7 @@ from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.noise import mask_tokens
-from edgewise.tasks.text.tokenization import BEGIN, END, HOLE, MASK, SPECIAL, Tokenizer, with_masks
+from edgewise.tasks.text.tokenization import HOLE, SPECIAL, Tokenizer, with_masks
 
 Reword = Callable[[str, Generator], str]
 
@@ -53,7 +53,7 @@ class MaskedTokens(Classification):
     Equation    loss = −1/M Σ_m log p(x_m | the text with some of it masked), over the M tokens that were chosen
     Symbols     share = how likely a token is chosen; `mask_tokens` says what becomes of it
     Shapes      a text of n tokens is BEGIN, n tokens, END: n + 2 nodes that attend to one another
-    Errors      DataError for a text longer than `length`, or a split without texts
+    Errors      DataError for a text longer than `length`, a split without texts, or a tokenizer without a mask
     Edge cases  `reword` draws another wording of the same text each time it is read to train; one that is too long is
                 replaced by the text itself. Masks that validate and test are drawn once
     Cost        a batch costs what its tokens cost: nothing is padded
@@ -92,13 +92,13 @@ class MaskedTokens(Classification):
 
     def use(self, tokenizer: Tokenizer, length: int) -> None:
         """Read the texts by a tokenizer, each of at most `length` tokens."""
-        self.tokenizer, self.contents = tokenizer, f"{tokenizer.size:,} tokens, texts"
+        self.tokenizer, self.mask, self.contents = tokenizer, tokenizer.mask, f"{tokenizer.size:,} tokens, texts"
         self.signature = Tokens(tokenizer.size, tokenizer.size, length=length)
         self.tokens = {split: [self.frame(x) for x in tokenizer.encode(texts)] for split, texts in self.texts.items()}
 
     def frame(self, tokens: Sequence[int]) -> Tensor:
-        """A text's tokens between BEGIN and END."""
-        return framed(self.name, tokens, self.signature.length or 0)
+        """A text's tokens between those that begin and end it."""
+        return framed(self.name, tokens, self.signature.length or 0, (self.tokenizer.begin, self.tokenizer.end))
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
         """`size` training texts drawn with replacement, each worded and masked anew."""
@@ -116,16 +116,17 @@ class MaskedTokens(Classification):
             return self.tokens["train"][number]
         tokens = self.tokenizer.encode([self.reword(self.texts["train"][number], generator)])[0]
         fits = len(tokens) + 2 <= cast(int, self.signature.length)
-        return torch.tensor([BEGIN, *tokens, END]) if fits else self.tokens["train"][number]
+        return self.frame(tokens) if fits else self.tokens["train"][number]
 
     def _masked(self, texts: Sequence[Tensor], generator: Generator, pattern: Pattern) -> Batch:
         whole, members = torch.cat(list(texts)), tuple(text_graph(pattern, len(text)) for text in texts)
-        x, rows = mask_tokens(whole, self.tokenizer.size, self.share, generator)
+        tokenizer = self.tokenizer
+        x, rows = mask_tokens(whole, tokenizer.size, self.share, generator, self.mask, tokenizer.special)
         return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
-        special = {"first": SPECIAL, "begin": BEGIN, "end": END, "mask": MASK}
+        special = {"first": SPECIAL, "begin": self.tokenizer.begin, "end": self.tokenizer.end, "mask": self.mask}
         return {"tokenizer": json.loads(self.tokenizer.to_json()) | special}
 
     @property
@@ -137,15 +138,15 @@ class MaskedTokens(Classification):
         pieces = self.tokenizer.encode(request.strip().split(HOLE))
         if len(pieces) == 1:
             raise DataError(f"nothing to guess: write {HOLE} in place of a token")
-        x = self.frame(with_masks(pieces))
+        x = self.frame(with_masks(pieces, self.mask))
         graph = text_graph(pattern, len(x)).to(device)
-        chances = model.eval()(graph, x.to(device)).cpu().double()[x == MASK, SPECIAL:].softmax(-1)
-        best = chances.topk(min(5, chances.shape[-1]))
+        special = list(self.tokenizer.special)
+        logits = model.eval()(graph, x.to(device)).cpu().double()[x == self.mask]
+        best = logits.index_fill(-1, torch.tensor(special), -torch.inf).softmax(-1)
+        best = best.topk(min(5, best.shape[-1] - len(special)))
         likely = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         name = self.tokenizer.decode
-        guesses = [
-            [{"token": name([SPECIAL + t]), "probability": p} for t, p in zip(*pair, strict=True)] for pair in likely
-        ]
+        guesses = [[{"token": name([t]), "probability": p} for t, p in zip(*pair, strict=True)] for pair in likely]
         return {"text": request, "guesses": guesses}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
@@ -153,13 +154,14 @@ class MaskedTokens(Classification):
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
         tokens = inputs[1].tolist()
         classes = [self.tokenizer.decode([token]) for token in range(self.tokenizer.size)]
-        names = [{BEGIN: "⟨begin⟩", END: "⟨end⟩", MASK: HOLE}.get(token, classes[token]) for token in tokens]
+        special = {self.tokenizer.begin: "⟨begin⟩", self.tokenizer.end: "⟨end⟩", self.mask: HOLE}
+        names = [special.get(token, classes[token]) for token in tokens]
 
         def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
             text = Coloured(names, nodes.double().numpy(), "The tokens of the text.")
             return [text, *on_matrix(inputs[0], edges, names, names)]
 
-        return Subject(inputs, (tokens.index(MASK),), classes, names=names, draw=draw)
+        return Subject(inputs, (tokens.index(self.mask),), classes, names=names, draw=draw)
 
 
 @lru_cache(maxsize=4096)
@@ -168,7 +170,7 @@ def text_graph(pattern: Pattern, length: int) -> Graph:
     return complete(length) if given(pattern) else lay(pattern, length)
 
 
-def framed(name: str, tokens: Sequence[int], length: int, ends: tuple[int, int] = (BEGIN, END)) -> Tensor:
+def framed(name: str, tokens: Sequence[int], length: int, ends: tuple[int, int]) -> Tensor:
     """The token that begins, a text's tokens and the one that ends; more than `length` are a DataError."""
     if len(tokens) + 2 > length:
         raise DataError(f"{name}: a text of {len(tokens)} tokens, and its two ends, is longer than length={length}")

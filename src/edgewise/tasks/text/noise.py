@@ -5,15 +5,22 @@ from collections.abc import Collection, Sequence
 import torch
 from torch import Generator, Tensor
 
-from edgewise.tasks.text.tokenization import MASK, SPECIAL
+from edgewise.tasks.text.tokenization import MASK, NO_TEXT
 
 
-def mask_tokens(tokens: Tensor, size: int, share: float, generator: Generator) -> tuple[Tensor, Tensor]:
+def mask_tokens(
+    tokens: Tensor,
+    size: int,
+    share: float,
+    generator: Generator,
+    mask: int = MASK,
+    special: Collection[int] = NO_TEXT,
+) -> tuple[Tensor, Tensor]:
     """BERT's noise: choose some tokens; of these 80 % become the mask, 10 % another one and 10 % stay as they are.
 
-    Symbols     share = how likely a token is chosen; size = tokens of the vocabulary
+    Symbols     share = how likely a token is chosen; size = tokens of the vocabulary; special = those that no text has
     Shapes      tokens [N] int64 -> what is read [N], and which of them were chosen [n], in ascending order
-    Edge cases  BEGIN, END and MASK are never chosen, nor drawn; of a sequence with other tokens at least one is chosen
+    Edge cases  special tokens are never chosen, nor drawn; of a sequence with other tokens at least one is chosen
     Differs     each token is chosen by itself, where the paper fixes how many are
     Reference   Devlin et al., "BERT", 2019, §3.1
 
@@ -22,13 +29,15 @@ def mask_tokens(tokens: Tensor, size: int, share: float, generator: Generator) -
         >>> mask_tokens(torch.tensor([0, 7, 8, 9, 1]), 10, 0.15, draw)  # 9 is to be guessed
         (tensor([0, 7, 8, 2, 1]), tensor([3]))
     """
-    able = (tokens >= SPECIAL).nonzero().flatten()
+    ordinary = torch.ones(size, dtype=torch.bool)
+    ordinary[list(special)] = False
+    words, able = ordinary.nonzero().flatten(), ordinary[tokens].nonzero().flatten()
     lots = torch.rand(len(able), generator=generator)
     rows = able[(lots < share) | ((lots == lots.min()) & (lots.min() >= share))] if len(able) else able
     fate = torch.rand(len(rows), generator=generator)
-    other = torch.randint(SPECIAL, size, (len(rows),), generator=generator)
+    other = words[torch.randint(len(words), (len(rows),), generator=generator)]
     read = tokens.clone()
-    read[rows] = torch.where(fate < 0.8, MASK, torch.where(fate < 0.9, other, tokens[rows]))
+    read[rows] = torch.where(fate < 0.8, mask, torch.where(fate < 0.9, other, tokens[rows]))
     return read, rows
 
 

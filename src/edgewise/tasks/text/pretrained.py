@@ -20,7 +20,8 @@ BEGINS, ENDS = ("cls_token", "bos_token", "eos_token"), ("sep_token", "eos_token
 class PretrainedTokenizer:
     """The tokens that a model of another library was trained on, by the library tokenizers.
 
-    Symbols     size = rows of the model's embedding, which may be more than there are tokens
+    Symbols     size = rows of the model's embedding, which may be more than there are tokens; special = the numbers
+                without a token among them
     Errors      EdgewiseError where the package tokenizers is not installed; DataError for JSON that it cannot read, or
                 a text that a task is to mask where the tokenizer knows no mask
     Edge cases  tokens that only frame a text are left out by `encode`, and say nothing to `decode`
@@ -36,6 +37,9 @@ class PretrainedTokenizer:
         self.begin, self.end = special["begin"], special["end"]
         if not all(0 <= number < size for number in special.values()) or self._made.get_vocab_size() > size:
             raise ValueError(f"its {self._made.get_vocab_size():,} tokens are not those of a model with {size:,}")
+        added = {number for number, token in self._made.get_added_tokens_decoder().items() if token.special}
+        unused = {*range(size)} - {*self._made.get_vocab(with_added_tokens=True).values()}
+        self.special = frozenset({*special.values(), *added, *unused})
 
     @property
     def mask(self) -> int:

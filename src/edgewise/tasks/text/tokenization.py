@@ -11,17 +11,20 @@ from edgewise.files import reading
 
 BEGIN, END, MASK = 0, 1, 2  # tokens that no text contains
 SPECIAL = 3
+NO_TEXT = frozenset({BEGIN, END, MASK})
 HOLE = "<mask>"  # how a request writes MASK
 
 Level = Literal["bpe", "byte", "character"]
 
 
 class Tokenizer(Protocol):
-    """A text as a list of tokens below size, and back; `begin`, `end` and `mask` are tokens that no text contains."""
+    """A text as a list of tokens below size, and back; `begin`, `end` and `mask` are tokens that no text contains, and
+    `special` is all such."""
 
     size: int
     begin: int
     end: int
+    special: frozenset[int]
 
     @property
     def mask(self) -> int: ...
@@ -44,7 +47,7 @@ def with_masks(pieces: Sequence[Sequence[int]], mask: int = MASK) -> list[int]:
 class OwnTokenizer:
     """The special tokens of tokenizers that are made here: all others are from SPECIAL on."""
 
-    begin, end, mask = BEGIN, END, MASK
+    begin, end, mask, special = BEGIN, END, MASK, NO_TEXT
 
 
 class ByteTokenizer(OwnTokenizer):
