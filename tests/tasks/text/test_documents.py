@@ -13,6 +13,17 @@ READ = {"level": "byte", "length": 24}
 WORDS = {"sea": "ship wave sail storm", "land": "field horse road barn"}
 
 
+class Rows(torch.nn.Module):
+    """Logits that depend on what is read."""
+
+    def __init__(self, logits) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, graph, x):
+        return self.logits * x.sum()
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Ten documents about the sea and ten about the land."""
@@ -70,6 +81,11 @@ def test_masked_documents_are_masked_and_cut(folder) -> None:
     assert batch.graph.sizes.tolist() == [8] * 6
     assert bool((batch.x[batch.rows] == MASK).any())
     assert bool((batch.x.view(6, 8)[:, 0] == BEGIN).all())
+    logits = torch.randn(8, task.tokenizer.size)
+    large, small = (task.predict(Rows(logits), None, f"{x}<mask>", "cpu") for x in ("SAILS", "sails"))
+    assert large == small
+    large = masked_documents(path=folder, level="byte", length=8, lowercase=False)
+    assert large.predict(Rows(logits), None, "SAILS<mask>", "cpu")["text"] == "SAILS<mask>"
 
 
 def test_damaged_documents_have_both_ends_and_their_target_is_the_document(folder) -> None:

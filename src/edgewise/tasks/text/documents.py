@@ -149,6 +149,9 @@ class MaskedDocuments(MaskedTokens):
         if (found := kept_tokenizer(run)) is not None:
             self.use(found, self.reading.length)
 
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        return super().predict(model, pattern, self.reading.text(request), device)
+
 
 class DenoisedDocuments(Denoising):
     """Restore damaged documents: as `Denoising`, with both ends of a source, as `DocumentClassification` has them."""
