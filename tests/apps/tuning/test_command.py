@@ -80,3 +80,25 @@ def test_options_that_do_not_go_with_the_data_are_not_searched(tmp_path, capsys)
     told = capsys.readouterr().out
     assert "not searched: model.edge_dropout: edge_dropout cannot leave out edges that have features" in told
     assert "trial 1: valid" in told or "trial 1: stopped early" in told
+
+
+def test_the_model_of_a_folder_is_what_train_trains_and_its_options_are_not_searched(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    from models.hub.peers import bert
+    from training.start.test_pretrained import write_tokenizer
+
+    bert().save_pretrained(tmp_path / "hub")
+    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+    write_tokenizer(tmp_path / "hub", ["good", "bad"], special)
+    rows = "".join(f"{('good', 'bad')[n % 2]} {n},{n % 2}\n" for n in range(40))
+    (tmp_path / "texts.csv").write_text(f"text,label\n{rows}")
+    data = [f"--task.file={tmp_path / 'texts.csv'}", "--task.length=8", f"--start.hub={tmp_path / 'hub'}"]
+    arguments = ["tune", "own-texts", *data, "--train.steps=2", "--trials=1", "--json"]
+    assert main([*arguments, "--search=model.depth=1..2"]) == 2
+    assert "model.depth is searched, but the folder of start.hub decides it" in capsys.readouterr().err
+    assert main(arguments) == 0
+    told = capsys.readouterr().out
+    tuned = read(json.loads(told.splitlines()[-1])["recipe_file"])
+    assert configure(tuned, []).model.options["width"] == 24
+    assert "not searched: model.width: the folder of start.hub decides it" in told
+    assert "not searched: model.dropout" not in told

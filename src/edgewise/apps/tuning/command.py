@@ -1,6 +1,7 @@
 """`edgewise tune`: trials, then the best options as a recipe, and one reading of the test data with it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,14 +35,19 @@ def tune(
     config = configure(written, overrides)
     dimensions = [space.written(text) for text in searched] or space.usual(config)
     space.checked(written, overrides, dimensions)
-    task = rehearse(Search(written, overrides, dimensions, *repeats).repetitions({})[-1])
+    search = Search(written, overrides, dimensions, *repeats)
+    decided = search.decided()
+    if searched and decided:
+        raise ConfigError(f"{decided[0].option} is searched, but the folder of start.hub decides it: leave out one")
+    task = rehearse(search.repetitions({})[-1])
     if task.summary:
         print("\n".join(task.summary))
     if not searched:
-        dimensions, left_out = space.possible(dimensions, partial(takes, written, overrides, task))
-        for line in left_out:
+        left = [one for one in dimensions if one not in decided]
+        dimensions, left_out = space.possible(left, partial(takes, search, task))
+        for line in [*(f"{one.option}: the folder of start.hub decides it" for one in decided), *left_out]:
             print(f"not searched: {line}")
-    search = Search(written, overrides, dimensions, *repeats)
+        search = replace(search, dimensions=dimensions)
     study = Study(search, Path(folder or f"runs/{written.name}-tuned"), task)
     study.open()
     try:
@@ -57,9 +63,9 @@ def tune(
         return conclude(study)
 
 
-def takes(recipe: recipes.Recipe, overrides: Overrides, task: Task, option: str, value: space.Value) -> None:
+def takes(search: Search, task: Task, option: str, value: space.Value) -> None:
     """Build the model of a task with one option changed: what does not go together is a ValueError."""
-    model = configure(recipe, [*overrides, (option, space.as_text(value))]).model
+    model = search.with_values({option: value}).model
     if option.startswith("model."):
         settings, made = MODELS[model.name]
         made(settings(**model.options), task.signature)

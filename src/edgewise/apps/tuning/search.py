@@ -8,7 +8,7 @@ from edgewise.apps.command.runs import repetitions
 from edgewise.apps.options import Overrides, configure
 from edgewise.apps.recipes import Recipe
 from edgewise.apps.tuning.space import Dimension, Value, as_text, own
-from edgewise.training import RunConfig
+from edgewise.training import RunConfig, settled
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Search:
     @property
     def config(self) -> RunConfig:
         """The recipe as it stands."""
-        return configure(self.recipe, self.overrides)
+        return self.with_values({})
 
     def to_plain(self) -> dict[str, Any]:
         """All that decides the figures of a trial."""
@@ -42,10 +42,18 @@ class Search:
         return own(self.config, self.dimensions)
 
     def with_values(self, values: Mapping[str, Value]) -> RunConfig:
-        """The recipe with a trial's values."""
-        return configure(
-            self.recipe, [*self.overrides, *((option, as_text(value)) for option, value in values.items())]
-        )
+        """The recipe with a trial's values, as `edgewise train` would train it."""
+        given = [(option, as_text(value)) for option, value in values.items()]
+        return settled(configure(self.recipe, [*self.overrides, *given]))
+
+    def decided(self) -> list[Dimension]:
+        """The dimensions that change nothing: options of a model that `start.hub` brings."""
+        found = []
+        for one in self.dimensions if self.config.start.hub else ():
+            made = [self.with_values({one.option: value}) for value in one.tried]
+            if all(config == made[0] for config in made):
+                found.append(one)
+        return found
 
     def repetitions(self, values: Mapping[str, Value], *, fresh: bool = False) -> list[RunConfig]:
         """The configurations of a trial's runs; fresh ones have seeds that no trial has."""

@@ -57,6 +57,11 @@ class Dimension:
             return log(float(value) / self.low) / log(self.high / self.low)
         return (float(value) - self.low) / (self.high - self.low)
 
+    @property
+    def tried(self) -> tuple[Value, ...]:
+        """All of its values, or the ends of a range."""
+        return self.choices or ((int(self.low), int(self.high)) if self.whole else (self.low, self.high))
+
     def __str__(self) -> str:
         """As `--search` has it."""
         ends = (f"{int(end)}" if self.whole else repr(float(end)) for end in (self.low, self.high))
@@ -115,7 +120,7 @@ def possible(dimensions: Sequence[Dimension], takes: Callable[[str, Value], None
     found, left_out = [], []
     for one in dimensions:
         refused: dict[Value, str] = {}
-        for value in one.choices or ((int(one.low), int(one.high)) if one.whole else (one.low, one.high)):
+        for value in one.tried:
             try:
                 takes(one.option, value)
             except ValueError as error:
@@ -164,8 +169,8 @@ def checked(recipe: Recipe, overrides: Overrides, dimensions: Sequence[Dimension
             twice = "set as well" if one.option in given else "searched twice"
             raise ConfigError(f"{one.option} is searched, and {twice}: leave out one of the two")
         seen.add(one.option)
-        for value in one.choices or (one.low, one.high):
-            configure(recipe, [*overrides, (one.option, as_text(int(value) if one.whole else value))])
+        for value in one.tried:
+            configure(recipe, [*overrides, (one.option, as_text(value))])
 
 
 def as_text(value: Value) -> str:
