@@ -7,7 +7,7 @@ from pathlib import Path
 from edgewise.deployment.exporting import Exported, export
 from edgewise.deployment.files import beside
 from edgewise.files import read_bytes, write_file
-from edgewise.training.runs import load_run
+from edgewise.training.runs import Moved, load_run
 
 MAX_BYTES = 1 << 28  # of a file that a task keeps beside its weights
 
@@ -20,13 +20,15 @@ def export_run(
     cache: bool = False,
     native: bool = False,
     radius: float | None = None,
+    folder: Moved | None = None,
 ) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: `place_of` the run); accept as in `load`; cache, native, radius as in `export`
+    Symbols     out = the file (None: `place_of` the run); accept, folder as in `load`; cache, native, radius as in
+                `export`
     Errors      those of `load` and of `export`
     """
-    loaded = load_run(run, device="cpu", accept=accept)
+    loaded = load_run(run, device="cpu", accept=accept, folder=folder)
     task = loaded.task
     out = place_of(run, to) if out is None else Path(out)
     alone = task.alone(loaded.model, loaded.pattern)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from edgewise.apps.command import runs
 from edgewise.apps.command.main import main
 from edgewise.apps.report import report
+from edgewise.deployment import serving
 
 TINY = ["--train.steps", "4", "--evaluation.every", "2", "--train.checkpoints.every", "2", "--model.width", "8"]
 
@@ -203,3 +204,23 @@ def test_what_is_wrong_with_data_or_said_of_them_is_told_once_in_lines(tmp_path,
     assert main(write("x,1,w,test\n")) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "that trains" in line]
     assert said == [f"{tmp_path / 'run'}: label: no node that trains is of the class w"]
+
+
+def test_commands_on_a_run_take_the_place_where_its_data_lie_now(tmp_path, monkeypatch, capsys) -> None:
+    data, run, now = tmp_path / "mine", str(tmp_path / "run"), tmp_path / "moved"
+    data.mkdir()
+    rows = "".join(f"n{n},{n},{'uv'[n % 2]}\n" for n in range(18))
+    (data / "nodes.csv").write_text(f"id,age,label\n{rows}", encoding="utf-8")
+    (data / "edges.csv").write_text("source,target\nn0,n1\n", encoding="utf-8")
+    task = ["--task=node-folder", f"--task.folder={data}"]
+    assert main(["train", "cora-sage", *task, "--train.steps=1", f"--run={run}"]) == 0
+    data.rename(now)
+    monkeypatch.setattr(serving, "serve", lambda trained, *arguments: 0)
+    for command in (["explain", run, "n3"], ["export", run, "--to=pt2"], ["serve", run]):
+        capsys.readouterr()
+        assert main(command) == 2 and "give --task.folder" in capsys.readouterr().err
+        assert main([*command, f"--task.folder={now}"]) == 0
+    for command, why in (("explore", "has no blocks of attention"), ("generate", "generates nothing")):
+        assert main([command, run, f"--task.folder={now}"]) == 2
+        said = capsys.readouterr().err
+        assert why in said and "no such folder" not in said

@@ -12,6 +12,7 @@ import torch
 from edgewise import training
 from edgewise.apps.report.explanations import Explained, default_path, write
 from edgewise.explanations import fidelity, scores
+from edgewise.training import Moved
 
 NAMED = 5  # of the largest scores, in the summary
 
@@ -26,10 +27,11 @@ def explain(
     target: str | None = None,
     out: str | None = None,
     accept: bool = False,
+    folder: Moved | None = None,
 ) -> dict[str, Any]:
     """Write the page of an explanation; print where it is, and the largest scores."""
     started = time.perf_counter()
-    loaded = training.load_run(Path(run), device="cpu", accept=accept)
+    loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=folder)
     subject = loaded.task.subject(loaded.model.eval(), loaded.pattern, request)
     explained, shown, what = subject.explained(loaded.model, target)
     explanation = scores(explained, method, layer, head)

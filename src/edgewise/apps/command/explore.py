@@ -5,16 +5,18 @@ from typing import Any
 
 from edgewise.apps.explorer.page import HERE, LEAD, Words, contents, demonstration, written
 from edgewise.files import write_file
-from edgewise.training import load_run
+from edgewise.training import Moved, load_run
 
 
-def explore(run: str | None, out: str | None, node: str | None, accept: bool = False) -> dict[str, Any]:
+def explore(
+    run: str | None, out: str | None, node: str | None, accept: bool = False, folder: Moved | None = None
+) -> dict[str, Any]:
     """Write the page of a run's weights and validation examples, or of the model that comes with Edgewise."""
     if run is None:
         words = Words("One attention, any graph", f"{LEAD} {HERE}", "Made by: edgewise explore", {"i": 8, "j": 32})
         content = contents(demonstration(), words, node)
     else:
-        loaded = load_run(Path(run), device="cpu", accept=accept)
+        loaded = load_run(Path(run), device="cpu", accept=accept, folder=folder)
         name = loaded.config.recipe or Path(run).resolve().name
         words = Words(f"{name}: one attention, any graph", LEAD, f"Made by: edgewise explore {run}", {})
         content = contents(loaded, words, node)

@@ -104,9 +104,9 @@ def is_file_of_inputs(request: str) -> bool:
         return False
 
 
-def generate(run: str, sampling: Sampling, accept: bool = False) -> dict[str, Any]:
+def generate(run: str, sampling: Sampling, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
     """Print what a run's best weights write: a prompt continued, or new graphs."""
-    loaded = training.load_run(Path(run), accept=accept)
+    loaded = training.load_run(Path(run), accept=accept, folder=folder)
     started = time.perf_counter()
     output = loaded.task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))
@@ -134,9 +134,10 @@ def export(
     cache: bool = False,
     native: bool = False,
     radius: float | None = None,
+    folder: Moved | None = None,
 ) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
-    exported = deployment.export_run(run, to, out, accept, cache, native, radius)
+    exported = deployment.export_run(run, to, out, accept, cache, native, radius, folder)
     place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
@@ -145,7 +146,15 @@ def export(
     return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
 
 
-def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: bool = False) -> dict[str, Any]:
+def serve(
+    run: str,
+    host: str,
+    port: int,
+    timeout: int,
+    megabytes: int,
+    accept: bool = False,
+    folder: Moved | None = None,
+) -> dict[str, Any]:
     """Predict over HTTP until interrupted; print the address first."""
     from edgewise.deployment import serving
 
@@ -155,7 +164,8 @@ def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: 
         print(f"{run}: predictions at {address} (Ctrl-C stops)", flush=True)
 
     title = folder_name(Path(run)).encode(errors="replace").decode()  # a folder's name may be no text
-    rows = serving.serve(deployment.load(run, accept=accept), title, host, port, limits, ready)
+    trained = deployment.load(run, accept=accept, folder=folder)
+    rows = serving.serve(trained, title, host, port, limits, ready)
     print(f"stopped after {rows:,} rows")
     return {"run": run, "rows": rows}
 

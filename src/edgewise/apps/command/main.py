@@ -95,8 +95,6 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
         command.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
-    for command in (resume, evaluate, predict):
-        add_places(command)
     predict.add_argument(
         "input", metavar="INPUT", help="a number, a path or a text, as the task reads it, or as in test:17"
     )
@@ -162,6 +160,9 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     explore.add_argument("--node", metavar="NODE", help="show what lies around this node: its name, or its number")
     explore.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
+
+    for command in (resume, evaluate, predict, generate, explanation, export, serve, explore):
+        add_places(command)
 
     report = add("report", "put runs side by side on one page", REPORT)
     report.add_argument("what", metavar="compare", choices=("compare",), help="curves, results, options that differ")
@@ -286,12 +287,12 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.tasks.core.task import Sampling
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
-            return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept)
+            return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept, dict(args.data))
         case "explain":
             from edgewise.apps.command.explanation import explain
 
             where = {"layer": args.layer, "head": args.head, "target": args.target, "out": args.out}
-            return explain(args.run, args.input, args.method, **where, accept=args.accept)
+            return explain(args.run, args.input, args.method, **where, accept=args.accept, folder=dict(args.data))
         case "store":
             return store(args)
         case "doctor":
@@ -301,15 +302,17 @@ def run(args: argparse.Namespace) -> Summary:
         case "explore":
             from edgewise.apps.command.explore import explore
 
-            return explore(args.run, args.out, args.node, args.accept)
+            return explore(args.run, args.out, args.node, args.accept, dict(args.data))
         case "export":
             from edgewise.apps.command.inference import export
 
-            return export(args.run, args.to, args.out, args.accept, args.cache, args.native, args.radius)
+            how = {"cache": args.cache, "native": args.native, "radius": args.radius, "folder": dict(args.data)}
+            return export(args.run, args.to, args.out, args.accept, **how)
         case "serve":
             from edgewise.apps.command.inference import serve
 
-            return serve(args.run, args.host, args.port, args.timeout, args.megabytes, args.accept)
+            where = {"host": args.host, "port": args.port, "folder": dict(args.data)}
+            return serve(args.run, timeout=args.timeout, megabytes=args.megabytes, accept=args.accept, **where)
         case "report":
             from edgewise.apps.report.compare import compare
 
