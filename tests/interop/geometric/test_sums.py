@@ -1,5 +1,6 @@
 """Twins of layers that sum, average or maximise, over their options."""
 
+from copy import deepcopy
 from typing import Any
 from unittest import mock
 
@@ -41,6 +42,18 @@ def test_gcn(graph: Any, options: Any, outputs: int) -> None:
     if not options.get("cached"):
         check(pyg.GCNConv(5, outputs, **options), torch.randn(nodes, 5), edge_index, weight)
     check(pyg.GCNConv(5, outputs, **options), torch.randn(2, nodes, 5), edge_index)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("layer", [pyg.GCNConv(5, 3), pyg.GCNConv(5, 8), pyg.SGConv(5, 3)])
+def test_weights_in_a_column(layer: Any, cached: bool, graph: Any) -> None:
+    edge_index, nodes = graph
+    x, weight = torch.randn(nodes, 5), torch.rand(edge_index.shape[1], 1) + 0.5
+    layer = deepcopy(layer)
+    layer.cached = cached
+    ours = convert(deepcopy(layer))
+    for _ in range(2):
+        torch.testing.assert_close(ours(x, edge_index, weight), layer(x, edge_index, weight))
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def normalised(layer: Any, x: Tensor, edge_index: Tensor, weight: Tensor | None)
             layer._cached_edge_index = gcn_norm(edge_index, weight, *options, layer.flow, x.dtype)
         edge_index, weight = layer._cached_edge_index
         graph = graph_of(edge_index, nodes, nodes)
-        return graph, rows_of(graph, weight)
+        return graph, rows_of(graph, weight.flatten())
     graph = (looped if loops else graph_of)(edge_index, nodes, nodes)
     constant = weight is None or not weight.requires_grad
     return graph, (_kept_entries if constant else _entries)(edge_index, weight, x.dtype, *options)
