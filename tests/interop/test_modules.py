@@ -58,6 +58,26 @@ def test_encoder(masks: Any, training: bool, norm_first: bool) -> None:
     check(encoder, torch.randn(B, L, C), **masks)
 
 
+@pytest.mark.parametrize("options", [{}, {"mask_check": False}, {"enable_nested_tensor": False}])
+@pytest.mark.parametrize("norm", [None, nn.LayerNorm(C)])
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor", "ignore:The PyTorch API of nested")
+def test_padding_is_left_out_where_pytorch_leaves_it_out(norm: Any, options: Any) -> None:
+    torch.manual_seed(3)
+    layer = nn.TransformerEncoderLayer(C, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, deepcopy(norm), **options).eval()
+    if norm is not None:
+        nn.init.normal_(encoder.norm.bias)  # which is what PyTorch gives for padding
+    twin, x, left_out = convert(deepcopy(encoder)), torch.randn(B, L, C), padding(L)
+    masks = [left_out, torch.zeros(B, L).masked_fill(left_out, -torch.inf)]
+    masks += [torch.zeros(B, L).masked_fill(left_out, -1e9)]  # no graph: PyTorch's own path
+    masks += [] if options else [left_out.flip(1)]
+    for mask in masks:
+        for learns in (False, True):
+            with torch.set_grad_enabled(learns):
+                ours, theirs = (one(x, src_key_padding_mask=mask) for one in (twin, encoder))
+            torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+
+
 def test_decoder() -> None:
     layer = nn.TransformerDecoderLayer(C, 2, 16, dropout=0.0, batch_first=True)
     decoder = nn.TransformerDecoder(layer, 2)

@@ -140,10 +140,32 @@ def encoder(module: Any, src: Any, mask: Any = None, src_key_padding_mask: Any =
     """nn.TransformerEncoder, which hands its masks on as they are, so that their graphs are made once."""
     if not is_plain(src) or (is_causal and mask is None):  # of which PyTorch says that it needs a mask
         return NotImplemented
+    left_out = _left_out(module, src, mask, src_key_padding_mask)
+    if left_out is not None and _allowed(src_key_padding_mask) is None:
+        return NotImplemented
     for layer in module.layers:
         is_hint = bool(is_causal) and mask is not None
         src = layer(src, src_mask=mask, is_causal=is_hint, src_key_padding_mask=src_key_padding_mask)
+    src = src if left_out is None else src.masked_fill(left_out[..., None], 0.0)
     return src if module.norm is None else module.norm(src)
+
+
+def _left_out(module: Any, src: Tensor, mask: Any, padding: Any) -> Tensor | None:
+    """The padding [B, L] where PyTorch leaves it out, as a nested tensor does, and gives 0 there: in evaluation, where
+    nothing learns and each text begins at the first position. Else None."""
+    first = module.layers[0]
+    if padding is None or mask is not None or first.training or src.dim() != 3 or torch.is_autocast_enabled():
+        return None
+    if not (getattr(module, "use_nested_tensor", False) and torch.backends.mha.get_fastpath_enabled()):
+        return None
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (src, *first.parameters())):
+        return None
+    out = padding.bool()
+    if getattr(module, "mask_check", True) and (
+        torch.compiler.is_compiling() or bool((out[:, 1:] < out[:, :-1]).any())
+    ):
+        return None
+    return out
 
 
 def _refusal(module: Any) -> str | None:

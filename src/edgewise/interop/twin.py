@@ -94,4 +94,4 @@ def origin(kind: type) -> tuple[str, str]:
 
 def is_plain(*tensors: Any) -> bool:
     """Whether these are ordinary dense tensors, with numbers."""
-    return all(type(t) in PLAIN and t.layout == torch.strided and not t.is_meta for t in tensors)
+    return all(type(t) in PLAIN and t.layout == torch.strided and not (t.is_meta or t.is_nested) for t in tensors)
