@@ -1,6 +1,7 @@
 """A task, a graph and a module of one's own go through the loop of training."""
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import Generator, Tensor, nn
 
 from edgewise import fit
 from edgewise.apps.command.main import main
-from edgewise.errors import ConfigError, EdgewiseError, GraphError, NonFiniteError
+from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, GraphError, NonFiniteError
 from edgewise.graphs import Graph, complete, window
 from edgewise.layers import GCN
 from edgewise.models.signature import Features
@@ -157,6 +158,13 @@ def test_a_graph_of_one_s_own_stands_in_for_the_data_s(tmp_path) -> None:
         assert set(graphs) == {edges}
 
 
+def interrupt(run: Path) -> None:
+    """Take a finished run its result and its last checkpoint, as if it had been stopped before."""
+    shutil.rmtree(sorted((run / "checkpoints").iterdir())[-1])
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
+
+
 def test_it_goes_on_to_the_same_bits_and_loads_what_is_finished(tmp_path) -> None:
     def model() -> Affine:
         torch.manual_seed(0)
@@ -165,12 +173,7 @@ def test_it_goes_on_to_the_same_bits_and_loads_what_is_finished(tmp_path) -> Non
     options = {"steps": 6, "checkpoints": {"every": 2, "keep": 9}}
     whole = fit(Line(), model(), tmp_path / "whole", **options)
     fit(Line(), model(), tmp_path / "run", **options)
-    for path in sorted((tmp_path / "run" / "checkpoints").iterdir())[-1:]:
-        for file in path.rglob("*"):
-            file.unlink()
-        path.rmdir()
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "run" / "metrics.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
+    interrupt(tmp_path / "run")
     again = model()
     result = fit(Line(), again, tmp_path / "run", resume=True, **options)
     assert (result.test, result.valid) == (whole.test, whole.valid)
@@ -178,6 +181,34 @@ def test_it_goes_on_to_the_same_bits_and_loads_what_is_finished(tmp_path) -> Non
     assert fit(Line(), loaded, tmp_path / "run", resume=True, **options) == result
     assert loaded.map.weight.equal(again.map.weight)
     assert evaluate(loaded, Line(), "test", 16)["mse"] == pytest.approx(result.test, rel=1e-6)
+
+
+class Frozen(Affine):
+    """A map that trains, after one that does not and that every model draws anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawn = nn.Linear(1, 1).requires_grad_(False)
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        y: Tensor = self.map(self.drawn(x))
+        return y
+
+
+def test_frozen_weights_are_those_that_the_run_was_begun_with(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"steps": 6, "checkpoints": {"every": 2, "keep": 9}, "evaluation": {"every": 1}}
+    models = [Frozen() for _ in range(3)]
+    result = fit(Line(), models[0], tmp_path / "run", **options)
+    assert fit(Line(), models[1], tmp_path / "run", resume=True, **options) == result
+    interrupt(tmp_path / "run")
+    resumed = fit(Line(), models[2], tmp_path / "run", resume=True, **options)
+    assert (resumed.test, resumed.valid) == (result.test, result.valid)
+    for model in models[1:]:
+        for name, weight in model.state_dict().items():
+            assert weight.equal(models[0].state_dict()[name]), name
+    interrupt(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="was begun with other weights frozen"):
+        fit(Line(), Frozen().requires_grad_(True), tmp_path / "run", resume=True, **options)
 
 
 def test_mistakes_are_named(tmp_path, capsys, monkeypatch) -> None:

@@ -204,15 +204,16 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
         ) from error
 
 
-def saved_state(model: nn.Module) -> dict[str, Tensor]:
-    """What a checkpoint holds of a model: all of its state but the frozen weights, which come from elsewhere."""
-    frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+def saved_state(model: nn.Module, whole: bool = False) -> dict[str, Tensor]:
+    """What a checkpoint holds of a model: all of its state; without `whole` all but the frozen weights, which come from
+    elsewhere or stay as they are."""
+    frozen = {name for name, parameter in model.named_parameters() if not (whole or parameter.requires_grad)}
     return {name: value for name, value in model.state_dict().items() if name not in frozen}
 
 
-def load_weights(model: nn.Module, tensors: Tensors, source: Path) -> None:
-    """Load weights by name; a name or a shape that does not fit is a `CheckpointError` that says which."""
-    expected = saved_state(model)
+def load_weights(model: nn.Module, tensors: Tensors, source: Path, whole: bool = False) -> None:
+    """Load what `saved_state` has, by name; a name or a shape that does not fit is a `CheckpointError` naming it."""
+    expected = saved_state(model, whole)
     for name in sorted(expected.keys() | tensors.keys()):
         has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, expected))
         if has != wants:

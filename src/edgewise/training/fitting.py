@@ -64,7 +64,8 @@ def fit(
                 whose outputs have no gradient; ShapeError for outputs that the task cannot read; NonFiniteError as
                 `train`
     Edge cases  the weights that training starts from are the model's own; one in eval mode is trained in train mode; of
-                one in train mode the parts that are frozen in eval mode stay so
+                one in train mode the parts that are frozen in eval mode stay so; checkpoints hold the model's whole
+                state_dict, frozen weights too, and no more: tensors in plain attributes are the caller's to restore
 
     Example
         >>> import torch
@@ -115,7 +116,8 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
         world.once(lambda: _same_settings(run, config))
         if result := finished(run):
             checkpoint = newest_of(run)
-            load_weights(model, checkpoint.tensors("best"), checkpoint.path)
+            weights = checkpoint.tensors("model") | checkpoint.tensors("best")  # of which the frozen are in the first
+            load_weights(model, weights, checkpoint.path, whole=True)
             model.eval()
             return result
     else:

@@ -62,25 +62,31 @@ def check_split(run: Path, task: Task, recorded: dict[str, Any] | None, accept: 
     say(f"{what}; accepted")
 
 
-def frozen_of(model: nn.Module, start: StartSettings) -> str | None:
-    """The sha256 of the frozen weights that low-rank additions are added to, which no checkpoint holds with them."""
-    if not start.rank:
+def frozen_of(model: nn.Module, start: StartSettings, whole: bool = False) -> str | None:
+    """The sha256 of the frozen weights that low-rank additions are added to, which no checkpoint holds with them; where
+    checkpoints hold the `whole` model, that of the frozen weights' names."""
+    if not (start.rank or whole):
         return None
     sha256 = hashlib.sha256()
     for name, weight in model.named_parameters():
         if not weight.requires_grad:
             sha256.update(name.encode())
-            sha256.update(as_array(weight.detach().cpu().contiguous().flatten()).tobytes())
+            if not whole:
+                sha256.update(as_array(weight.detach().cpu().contiguous().flatten()).tobytes())
     return sha256.hexdigest()
 
 
 def check_frozen(run: Path, start: StartSettings, now: str | None, recorded: str | None, accept: bool = False) -> None:
     """Compare those weights, as `frozen_of` has them, with what a checkpoint recorded.
 
-    Errors      CheckpointError: the run that they come from has changed; with `accept` only a line says so
+    Errors      CheckpointError: the run that they come from has changed, with `accept` only a line says so; or, in a
+                model of one's own, other weights are frozen
     """
     if not (now and recorded) or now == recorded:
         return
+    if not start.rank:
+        what = f"{run} was begun with other weights frozen"
+        raise CheckpointError(f"{what}: freeze those, or train anew in another folder")
     what = f"{run}: the weights of {start.run or start.hub}, to which it adds, have changed since it was trained"
     if not accept:
         raise CheckpointError(f"{what}: bring them back, or go on with these by --accept")

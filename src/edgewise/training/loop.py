@@ -114,7 +114,8 @@ class Trainer:
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run)
-        self.frozen = frozen_of(model, config.start)
+        self.whole = made is not None  # then nothing else says what the frozen weights are
+        self.frozen = frozen_of(model, config.start, self.whole)
         self.model = model.to(world.device)
         if config.machine.recompute:
             recompute(self.model)
@@ -303,7 +304,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, unless a weight is no longer finite; every rank calls it."""
-        weights = saved_state(self.model)
+        weights = saved_state(self.model, self.whole)
         if (name := self.world.non_finite(weights)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
         memory = optimizer_tensors(self.optimizer, self.model)
@@ -340,9 +341,9 @@ class Trainer:
             check_split(self.run, self.task, state.get("split"), self.accept)
             check_frozen(self.run, self.config.start, self.frozen, state.get("frozen"), self.accept)
             self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
-            own = saved_state(self.model)
+            own = saved_state(self.model, self.whole)
             shared = own.get if self.world.shard else None
-            load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path)
+            load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path, self.whole)
             of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
             memory, chosen_now = checkpoint.tensors("optimizer", of_weight), self.config.optimizer.name
             unaltered = file_hashes(self.run, ())[CONFIG] == state["files"][CONFIG]
