@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,37 @@ def test_frozen_weights_are_those_that_the_run_was_begun_with(tmp_path: Path) ->
     interrupt(tmp_path / "run")
     with pytest.raises(CheckpointError, match="was begun with other weights frozen"):
         fit(Line(), Frozen().requires_grad_(True), tmp_path / "run", resume=True, **options)
+
+
+def ring(n: int, step: int = 1) -> Graph:
+    return Graph.from_edge_index([list(range(n)), [(i + step) % n for i in range(n)]], num_nodes=n)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "what"),
+    [
+        ("causal", "complete", "graph=causal, not complete"),
+        ("causal", None, "graph=causal, not given"),
+        ("complete", PatternChoice("window", {"radius": 2}), "graph=complete, not {'name': 'window', 'radius': 2}"),
+        (ring(34), ring(34, 2), "graph={'name': \"of one's own\", 'sha256'"),
+        (window(34, 1), window(34, 2), "graph={'name': \"of one's own\", 'sha256'"),
+        (partial(ring, step=1), partial(ring, step=2), "graph={.*'function': 'ring', 'step': 1}, not {.*'step': 2}"),
+    ],
+)
+def test_another_graph_is_refused_where_a_run_goes_on(tmp_path: Path, first: Any, other: Any, what: str) -> None:
+    result = fit(karate(), GCN(34, 2), tmp_path / "run", graph=first, steps=1)
+    with pytest.raises(ConfigError, match=f"was begun with {what}"):
+        fit(karate(), GCN(34, 2), tmp_path / "run", graph=other, resume=True, steps=1)
+    again = Graph.from_edge_index(first.edge_index(), 34) if first == ring(34) else first
+    assert fit(karate(), GCN(34, 2), tmp_path / "run", graph=again, resume=True, steps=1) == result
+
+
+def test_another_task_or_model_is_refused_where_a_run_goes_on(tmp_path: Path) -> None:
+    fit(Line(), Affine(), tmp_path / "run", steps=1)
+    with pytest.raises(ConfigError, match=r"was begun with model\.class=Affine, not Normed"):
+        fit(Line(), Normed(), tmp_path / "run", resume=True, steps=1)
+    with pytest.raises(ConfigError, match=r"was begun with task\.class=Line, not Worse"):
+        fit(Worse(), Affine(), tmp_path / "run", resume=True, steps=1)
 
 
 def test_mistakes_are_named(tmp_path, capsys, monkeypatch) -> None:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,13 +17,14 @@ from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
-from edgewise.training.integrity import CONFIG, check
+from edgewise.training.integrity import CONFIG, check, hash_of
 from edgewise.training.loop import Trainer
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.runs import OWN, Result, create, finished, newest_of, refuse_used
 from edgewise.training.settings import RunConfig, TrainSettings
 
 SECTIONS = ("optimizer", "schedule", "train", "evaluation", "machine")
+DECISIVE = ("task", "model", "graph", "optimizer", "schedule", "train", "evaluation")
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,29 @@ class OwnConfig(RunConfig):
     graph: Any = None
 
     def to_plain(self) -> dict[str, Any]:
-        graph = self.graph if isinstance(self.graph, PatternChoice) else Choice("given")
-        return super().to_plain() | {"graph": plain(graph)}
+        return super().to_plain() | {"graph": plain(_named(self.graph))}
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The pattern that has one graph, whatever the layout."""
+
+    graph: Graph
+
+    def __call__(self, *layout: int) -> Graph:
+        return self.graph
+
+
+def _named(pattern: Pattern) -> Choice:
+    """What stands for a pattern in the configuration: its own choice, a hash of its graph, or a function's name, with
+    the numbers and words that `functools.partial` has fixed."""
+    if pattern is None or isinstance(pattern, PatternChoice):
+        return pattern or Choice("given")
+    if isinstance(pattern, Given):
+        return Choice(OWN, {"sha256": hash_of(pattern.graph)})
+    function, named = (pattern.func, pattern.keywords) if isinstance(pattern, partial) else (pattern, {})
+    options = {name: value for name, value in named.items() if isinstance(value, int | float | str)}
+    return Choice(OWN, {"function": getattr(function, "__qualname__", type(function).__name__), **options})
 
 
 def fit(
@@ -60,9 +83,9 @@ def fit(
                 what the folder holds, to the same bits; settings = a recipe's sections `optimizer`, `schedule`,
                 `train`, `evaluation`, `machine`, or options of `train` and of the optimizer by themselves
     Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`) or one
-                of other settings (with it), for what is no task or no module, a model that is called in another way or
-                whose outputs have no gradient; ShapeError for outputs that the task cannot read; NonFiniteError as
-                `train`
+                of other settings, another graph or other classes of task and model (with it), for what is no task or no
+                module, a model that is called in another way or whose outputs have no gradient; ShapeError for outputs
+                that the task cannot read; NonFiniteError as `train`
     Edge cases  the weights that training starts from are the model's own; one in eval mode is trained in train mode; of
                 one in train mode the parts that are frozen in eval mode stay so; checkpoints hold the model's whole
                 state_dict, frozen weights too, and no more: tensors in plain attributes are the caller's to restore
@@ -138,17 +161,17 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
 
 
 def _same_settings(run: Path, config: OwnConfig) -> None:
-    """Refuse to go on with other settings than those that a run was begun with; where it computes may be another."""
+    """Refuse to go on with another task, model or graph, or with other settings, than those that a run was begun with;
+    where it computes may be another."""
     begun, now = _by_path(read_yaml(run / CONFIG)), _by_path(config.to_plain())
-    sections = [f"{section}." for section in SECTIONS if section != "machine"]
     for name in sorted(begun.keys() | now.keys()):
-        if name.startswith(tuple(sections)) and begun.get(name) != now.get(name):
+        if name.partition(".")[0] in DECISIVE and begun.get(name) != now.get(name):
             what = f"{run} was begun with {name}={begun.get(name)}, not {now.get(name)}"
             raise ConfigError(f"{what}: give its own settings, or train anew in another folder")
 
 
 def _by_path(content: Any, path: str = "") -> dict[str, Any]:
-    if isinstance(content, Mapping) and content:
+    if isinstance(content, Mapping) and content and path != "graph.":  # which is one value, a name or more
         return {name: value for key, one in content.items() for name, value in _by_path(one, f"{path}{key}.").items()}
     return {path.removesuffix("."): list(content) if isinstance(content, tuple) else content}
 
@@ -184,7 +207,7 @@ def pattern_of(graph: Graph | PatternChoice | Pattern | str) -> Pattern:
     if isinstance(graph, str):
         return PatternChoice(graph)
     if isinstance(graph, Graph):
-        return lambda *layout: graph
+        return Given(graph)
     if graph is not None and not callable(graph):
         raise ConfigError(f"graph must be a Graph, a pattern or its name, not {type(graph).__name__}")
     return graph

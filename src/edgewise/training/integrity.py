@@ -2,12 +2,15 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
+from edgewise.graphs import Graph
+from edgewise.graphs.forms import compact_edges
 from edgewise.graphs.store.layout import as_array
 from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import checkpoints, read_state
@@ -60,6 +63,15 @@ def check_split(run: Path, task: Task, recorded: dict[str, Any] | None, accept: 
     if not accept:
         raise CheckpointError(f"{what}, drawn anew: bring them back, or go on with these by --accept")
     say(f"{what}; accepted")
+
+
+def hash_of(graph: Graph) -> str:
+    """The sha256 of a graph: of its sizes and its rule, or of its edges where it has none that is data."""
+    rule = graph.rule if is_dataclass(graph.rule) else None  # else it has no text that is its own
+    sha256 = hashlib.sha256(f"{graph.num_receivers} {graph.num_senders} {graph.offset} {rule}".encode())
+    for part in compact_edges(graph) if rule is None else ():
+        sha256.update(as_array(part.cpu().contiguous()).data)
+    return sha256.hexdigest()
 
 
 def frozen_of(model: nn.Module, start: StartSettings, whole: bool = False) -> str | None:
