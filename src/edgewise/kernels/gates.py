@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -15,6 +14,7 @@ from torch.nn import functional
 
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.overlapping import as_written
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.scores import EdgeBias
 
@@ -57,7 +57,7 @@ def gated(gates: Gates | None) -> Iterator[None]:
     """
     token = _gates.set(gates)
     try:
-        with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+        with as_written():
             yield
     finally:
         _gates.reset(token)

@@ -1,8 +1,7 @@
 """From a call to a backend: the choice, and the two contexts that look at or override it."""
 
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,6 +17,7 @@ from edgewise.graphs.tracing import is_real, is_transformed
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Call
+from edgewise.kernels.choose.overlapping import Overlapping, as_written
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
 from edgewise.kernels.partitioned import with_senders
 from edgewise.kernels.ring import goes_around, shared
@@ -38,6 +38,8 @@ def use_backend(name: str | Backend | None) -> Iterator[None]:
     Symbols     name = of `BACKENDS`; or a record that is not among them, which runs whatever it is given
 
     Errors      BackendRefusal for an unknown name, and from the calls that the backend refuses
+    Edge cases  it holds for the calls of its own thread; what torch.compile compiles obeys the block that any thread
+                entered last
     Example
         >>> import torch
         >>> from edgewise import Uniform, attend, causal, use_backend
@@ -45,16 +47,23 @@ def use_backend(name: str | Backend | None) -> Iterator[None]:
         ...     attend(causal(2), None, None, torch.tensor([[[1.0]], [[3.0]]]), Uniform()).flatten().tolist()
         [1.0, 2.0]
     """
-    global _forced_for_compiler
     if not isinstance(name, Backend):
         _check_name(name)
-    token, before = _forced.set(name), _forced_for_compiler
-    _forced_for_compiler = name
+    token = _forced.set(name)
     try:
-        yield
+        with _forcing.holding(name):
+            yield
     finally:
         _forced.reset(token)
-        _forced_for_compiler = before
+
+
+def _force(name: str | Backend | None) -> str | Backend | None:
+    global _forced_for_compiler
+    before, _forced_for_compiler = _forced_for_compiler, name
+    return before
+
+
+_forcing = Overlapping(_force)
 
 
 def forced_backend() -> str | Backend | None:
@@ -253,7 +262,7 @@ def _listing(variable: ContextVar[list[Seen] | None]) -> Iterator[list[Seen]]:
     seen: list[Seen] = []
     token = variable.set(seen)
     try:
-        with torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext():
+        with as_written():
             yield seen
     finally:
         variable.reset(token)
