@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,29 @@ def test_the_averaged_model_is_judged_and_kept_with_statistics_of_its_training_e
     y = model.map(next(Line().batches("train", 16)).x)
     assert model.norm.running_mean.item() == pytest.approx(y.mean().item(), rel=1e-4)
     assert model.norm.running_var.item() == pytest.approx(y.var().item(), rel=1e-4)
+
+
+class Stacked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks, self.fails = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)]), False
+
+    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        if self.fails:
+            raise OSError("disk")
+        for block in self.blocks:
+            assert isinstance(block.forward, partial)
+            x = block(x)
+        return x
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_model_is_recomputed_only_while_it_trains(fails: bool) -> None:
+    model = Stacked()
+    model.fails = fails
+    with pytest.raises(OSError, match="disk") if fails else nullcontext():
+        fit(Line(), model, steps=1, machine={"recompute": True, "threads": 1})
+    assert all("forward" not in vars(block) for block in model.blocks)
 
 
 def test_a_part_that_is_frozen_in_evaluation_mode_stays_so() -> None:

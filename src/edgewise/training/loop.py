@@ -40,7 +40,7 @@ from edgewise.training.optimizers.descent import (
 )
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
-from edgewise.training.ranks.shards import recompute
+from edgewise.training.ranks.shards import recomputed
 from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig
@@ -117,8 +117,6 @@ class Trainer:
         self.whole = made is not None  # then nothing else says what the frozen weights are
         self.frozen = frozen_of(model, config.start, self.whole)
         self.model = model.to(world.device)
-        if config.machine.recompute:
-            recompute(self.model)
         self.parallel, self.gradients = world.wrap(self.model)
         self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
         self.parameters = list(self.model.parameters())
@@ -148,6 +146,8 @@ class Trainer:
             self.model.train()
         with ExitStack() as opened:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
+            if self.config.machine.recompute:
+                opened.enter_context(recomputed(self.model))
             if self.gradients:
                 opened.enter_context(closing(self.gradients))
             self.restore(self.world.once(lambda: self.open(opened, shown)))

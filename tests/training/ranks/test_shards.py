@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from edgewise.layers import PerformerAttention
 from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.training import Choice, train
 from edgewise.training.distributed import World
-from edgewise.training.ranks.shards import allot, is_shared, like, local, read_rows, recompute, write_rows
+from edgewise.training.ranks.shards import allot, is_shared, like, local, read_rows, recomputed, write_rows
 from training.launched import environment
 from training.tiny import configured, same_run, weights
 
@@ -80,11 +81,10 @@ def test_blocks_that_are_recomputed_store_less_and_have_the_same_gradients():
         torch.manual_seed(0)
         settings = TransformerSettings(width=8, depth=3, heads=2, dropout=0.5)
         model, stored = Transformer(settings, Tokens(11, 5, length=7)), []
-        if again:
-            recompute(model)
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: stored.append(t.numel()) or t, lambda t: t):
-            y = model(causal(7), torch.arange(7))
-        y.square().sum().backward()
+        with recomputed(model) if again else nullcontext():
+            with torch.autograd.graph.saved_tensors_hooks(lambda t: stored.append(t.numel()) or t, lambda t: t):
+                y = model(causal(7), torch.arange(7))
+            y.square().sum().backward()
         return y, [p.grad for p in model.parameters()], sum(stored)
 
     (y, gradients, stored), (y_again, gradients_again, stored_again) = trained(False), trained(True)
@@ -103,13 +103,12 @@ def test_what_blocks_count_draw_and_average_is_the_same_where_they_are_recompute
         block = Choice("pre-norm", {"norm": "batch"})
         settings = TransformerSettings(width=8, depth=2, heads=2, dropout=0.5, attention=attention, block=block)
         model = Transformer(settings, Tokens(11, 5, length=32))
-        if again:
-            recompute(model)
-        for _ in range(3):
-            loss = model(causal(32), torch.arange(64).view(2, 32) % 11).square().sum()
-            if twice:
-                loss.backward(retain_graph=True)
-            loss.backward()
+        with recomputed(model) if again else nullcontext():
+            for _ in range(3):
+                loss = model(causal(32), torch.arange(64).view(2, 32) % 11).square().sum()
+                if twice:
+                    loss.backward(retain_graph=True)
+                loss.backward()
         return [loss, *(p.grad for p in model.parameters()), *model.buffers()]
 
     assert all(map(torch.equal, trained(False), trained(True)))
@@ -130,14 +129,25 @@ def test_an_error_in_the_recomputation_leaves_the_state_of_blocks():
     fails = False
     model = nn.Module()
     model.blocks = nn.ModuleList([Counting()])
-    recompute(model)
     block = model.blocks[0]
-    calls, y = block.calls, block(torch.ones(2, requires_grad=True)).sum()
-    fails = True
-    with pytest.raises(OSError, match="disk"):
-        y.backward()
+    with recomputed(model):
+        calls, y = block.calls, block(torch.ones(2, requires_grad=True)).sum()
+        fails = True
+        with pytest.raises(OSError, match="disk"):
+            y.backward()
     assert block.calls is calls
     assert int(calls) == 1
+
+
+def test_blocks_are_as_they_were_once_they_are_no_longer_recomputed():
+    model, block, own = nn.Module(), nn.Linear(2, 2), nn.Linear(2, 2)
+    own.forward = forward = lambda x: x
+    model.blocks = nn.ModuleList([block, own, block])
+    with recomputed(model):
+        assert block.forward.args[0] == type(block).forward.__get__(block)  # wrapped once
+        assert own.forward is not forward
+    assert "forward" not in vars(block)
+    assert own.forward is forward
 
 
 @pytest.mark.endurance

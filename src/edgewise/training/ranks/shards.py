@@ -9,7 +9,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -64,10 +64,23 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return [block for part in model.children() if isinstance(part, nn.ModuleList) for block in part]
 
 
-def recompute(model: nn.Module) -> None:
-    """Let each block of a model store its inputs alone while it trains; backward computes the rest once more."""
-    for block in blocks_of(model):
-        block.forward = partial(checkpoint, block.forward, use_reentrant=False, context_fn=partial(_contexts, block))
+@contextmanager
+def recomputed(model: nn.Module) -> Iterator[None]:
+    """Within, each block of a model stores its inputs alone while it trains; backward computes the rest once more."""
+    with ExitStack() as undone:
+        for block in dict.fromkeys(blocks_of(model)):  # one that is stacked twice has one forward
+            undone.callback(_restore, block, vars(block).get("forward"))
+            again = partial(_contexts, block)
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False, context_fn=again)
+        yield
+
+
+def _restore(block: nn.Module, own: Any) -> None:
+    """Give a block the forward of its class again, or the one that it had itself."""
+    if own is None:
+        del block.forward
+    else:
+        block.forward = own
 
 
 def _contexts(block: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
