@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from itertools import pairwise
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -54,6 +55,20 @@ def test_switches_are_put_back():
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_algorithms_that_are_not_deterministic_warn_or_fail_as_before(monkeypatch, mode, loaded):
+    monkeypatch.setattr("edgewise.training.seeds.sys", SimpleNamespace(modules={"torch._dynamo"} if loaded else {}))
+    try:
+        torch.set_deterministic_debug_mode(mode)
+        for deterministic in (True, False):
+            with repeatable(deterministic, threads=1):
+                assert torch.get_deterministic_debug_mode() == (2 if deterministic else 0)
+            assert torch.get_deterministic_debug_mode() == mode
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(("recipe", "most"), [("karate", 1), ("demo-karate", 1), ("digits-vit", 2)])

@@ -10,6 +10,8 @@ import torch
 
 from edgewise.native import usable_threads
 
+WARN, ERROR = 1, 2  # of torch.get_deterministic_debug_mode(); 0: any algorithm
+
 
 def mix(*parts: int) -> int:
     """Hash integers to one 64-bit seed, so that (seed, step, rank) and its neighbours give unrelated random numbers.
@@ -44,13 +46,13 @@ def seed(value: int, device: torch.device) -> None:
 def repeatable(deterministic: bool, threads: int) -> Iterator[None]:
     """Within, PyTorch uses its deterministic algorithms, and so many threads of the CPU; 0 leaves their number."""
     switches: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+    before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     filled = switches.fill_uninitialized_memory
     try:
         if deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs to repeat itself
             switches.fill_uninitialized_memory = False  # a guard for debugging, slow
-        _use_deterministic_algorithms(deterministic)
+        _use_deterministic_algorithms(ERROR if deterministic else 0)
         torch.set_num_threads(usable_threads(threads or before[1]))
         yield
     finally:
@@ -59,9 +61,9 @@ def repeatable(deterministic: bool, threads: int) -> Iterator[None]:
         switches.fill_uninitialized_memory = filled
 
 
-def _use_deterministic_algorithms(wanted: bool) -> None:
+def _use_deterministic_algorithms(mode: int) -> None:
     """By the function of that name where the compiler, which it imports (4 s), is loaded; else by its other switch."""
     if "torch._dynamo" in sys.modules:
-        torch.use_deterministic_algorithms(wanted)
+        torch.use_deterministic_algorithms(mode > 0, warn_only=mode == WARN)
     else:
-        torch.set_deterministic_debug_mode("error" if wanted else "default")
+        torch.set_deterministic_debug_mode(mode)
