@@ -126,6 +126,13 @@ def test_dropout_reaches_embeddings_weights_and_stages():
     assert torch.equal(model(causal(8), tokens), model(causal(8), tokens))
 
 
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_dropout_reaches_the_weights_of_those_attentions_that_the_settings_name(attention):
+    named = TransformerSettings.__doc__.partition("dropout: ")[2].partition("the weights.")[0]
+    attentions = {block.attention.dropout for block in _small(dropout=0.3, attention=attention).blocks}
+    assert attentions == {0.3 if f'"{attention}"' in named else 0.0}
+
+
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [

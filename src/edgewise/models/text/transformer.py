@@ -37,7 +37,9 @@ class TransformerSettings:
         feed_forward: The feed-forward network, by its activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
             "one-residual" has a residual and a norm around the attention alone.
-        dropout: Probability for embeddings, attention weights and what each stage adds.
+        dropout: Probability for embeddings, what each stage adds and, of attention "softmax", "strided-heads",
+            "fixed-heads" and "hopfield", the weights. Attention by features computes none, and that on graphs made from
+            content drops none.
         readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
             others attend to, in front of them, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
