@@ -14,6 +14,7 @@ from edgewise.layers import (
     GraphormerAttention,
     HadamardAttention,
     KernelAttention,
+    KeyValueCache,
     MultiHeadAttention,
     WeightedAttention,
 )
@@ -237,6 +238,17 @@ def test_hadamard_attention_drops_weights_and_never_holds_a_vector_for_each_pair
         dropped.sum().backward()
     assert largest < 20e6
     assert not torch.equal(dropped, layer.eval()(graph, x))
+
+
+@pytest.mark.parametrize(
+    "kind", [GraphAttention, WeightedAttention, GraphormerAttention, KernelAttention, HadamardAttention]
+)
+def test_a_cache_which_would_stay_empty_is_refused(kind):
+    layer, graph, (x, *_) = kind.example()
+    for call in (lambda: layer(graph, x, cache=KeyValueCache()), lambda: layer.cache(graph)):
+        with pytest.raises(ShapeError, match=f"{kind.__name__} reads a whole graph at once"):
+            call()
+    assert layer(graph, x, cache=None).shape == x.shape
 
 
 def test_what_does_not_fit_is_refused():

@@ -1,6 +1,6 @@
 """Attention of graph transformers: over edges with features, over all nodes with what the graph adds to the score."""
 
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +57,17 @@ def counted_pairs(graph: Graph) -> tuple[Graph, Tensor]:
     return Graph.from_edge_index(edges, len(copies) * nodes, nodes), copies[:, None].expand(-1, nodes)
 
 
-class GraphAttention(MultiHeadAttention):
+class WholeGraphAttention(MultiHeadAttention):
+    """Attention that reads a whole graph at once: nothing of it is decoded, and a cache is a ShapeError."""
+
+    def cache(self, graph: Graph) -> NoReturn:
+        raise ShapeError(f"{type(self).__name__} reads a whole graph at once: it decodes nothing, and takes no cache")
+
+    def _self_ends(self, graph: Graph, x: Tensor, cache: Cache | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        return super()._self_ends(graph, x) if cache is None else self.cache(graph)
+
+
+class GraphAttention(WholeGraphAttention):
     """The attention of the graph transformer: softmax over a node's edges, whose features multiply the scores.
 
     Equation    ŵ_ij,h = (q_i ⊙ k_j / √d) ⊙ E_h e_ij, channel by channel
@@ -66,7 +76,7 @@ class GraphAttention(MultiHeadAttention):
     Symbols     projection, output = W_Q, W_K, W_V, W_O; edge = [E_1 ‖ ... ‖ E_H]; edge_output = O_e; edges = width of
                 e_ij and of e_ij', 0: without edge features, where ŵ_ij = q_i·k_j / √d
     Shapes      x [*, N, width] (, e [*, E, edges] in the graph's edge order) -> [*, N, width]; `update` returns e' too
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
+    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
     Edge cases  a node without edges gets W_O's bias. Self-loops, which (5.18) enforces, are the caller's to add, with
                 features of their own: `graph.add_self_loops()`
     Cost        time O(N width² + E width); memory O(N width + E heads), with edge features O(E width)
@@ -88,6 +98,8 @@ class GraphAttention(MultiHeadAttention):
         self.edge_output = nn.Linear(width, edges, bias) if edges else None
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        if cache is not None:
+            self.cache(graph)
         return self.update(graph, x, e)[0]
 
     def update(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -161,13 +173,13 @@ class EdgeTransformerBlock(nn.Module):
         return dropout(x, self.dropout, self.training)
 
 
-class WeightedAttention(MultiHeadAttention):
+class WeightedAttention(WholeGraphAttention):
     """Attention over weighted edges: an edge's entry of the adjacency matrix multiplies its score.
 
     Equation    y_i = W_O ‖_h Σ_{j ∈ N(i)} softmax_j(A_ij q_i·k_j / √d) v_j    (5.17), (5.18)
     Symbols     e = A_ij; projection, output = W_Q, W_K, W_V, W_O
     Shapes      x [*, N, width] (, e [*, E, 1] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
+    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
     Edge cases  without e all A_ij are 1: MultiHeadAttention. A_ij = 0 is a score of 0, not a missing edge, and A_ij < 0
                 turns the order around. A node without edges gets W_O's bias. Self-loops, A_ii = 1, are the caller's
     Cost        time O(N width² + E width), memory O(N width + E width)
@@ -183,7 +195,7 @@ class WeightedAttention(MultiHeadAttention):
     """
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        q, k, v = self._self_ends(graph, x)
+        q, k, v = self._self_ends(graph, x, cache)
         if e is None:
             return self.output(self.mean(graph, q, k, v, Dot()).flatten(-2))
         check_edges(graph, e, 1, "weights of edges")
@@ -197,7 +209,7 @@ class WeightedAttention(MultiHeadAttention):
         return small_example(WeightedAttention(4, 2, dropout=0.5), 4)
 
 
-class GraphormerAttention(MultiHeadAttention):
+class GraphormerAttention(WholeGraphAttention):
     """Attention among all nodes, to whose scores the length of the shortest path adds a learned number, and its edges.
 
     Equation    s_ij = q_i·k_j / √d + b_φ(i,j) + c_ij
@@ -205,7 +217,7 @@ class GraphormerAttention(MultiHeadAttention):
     Symbols     distance [most + 2, H] = b; φ(i, j) = number of edges from j to i, the last row where it is more than
                 `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
     Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit
+    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
     Edge cases  members of a batch do not attend to each other; c_ij is 0 for i = j and where φ is the last row; where
                 several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are computed once for each batch
@@ -232,7 +244,7 @@ class GraphormerAttention(MultiHeadAttention):
         self.most = most
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
-        q, k, v = self._self_ends(graph, x)
+        q, k, v = self._self_ends(graph, x, cache)
         pairs, apart = _hops(graph, self.most)
         bias = self.distance[apart]
         if self.path is not None:
@@ -296,7 +308,7 @@ class CentralityEncoding(nn.Module):
         return small_example(CentralityEncoding(4, largest=2), 4)
 
 
-class KernelAttention(MultiHeadAttention):
+class KernelAttention(WholeGraphAttention):
     """Kernel graph attention (GraphiT): attention among all nodes, each weighted by a kernel on the graph.
 
     Equation    y_i = W_O ‖_h Σ_j K_ij exp(s_ij) v_j / Σ_j K_ij exp(s_ij),  s_ij = q_i·k_j / √d
@@ -304,7 +316,7 @@ class KernelAttention(MultiHeadAttention):
     Symbols     kernel = the name of K; beta = β; steps = p
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError for heads that do not divide the width, another kernel, or a random walk without
-                0 < β <= 1, beyond which entries of K are below 0, and p >= 1
+                0 < β <= 1, beyond which entries of K are below 0, and p >= 1; ShapeError for a cache
     Edge cases  members of a batch do not attend to each other, nor i to j where K_ij is 0 (further than p steps, or
                 another component); self-loops and directions do not count; an isolated node attends to itself
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
@@ -331,7 +343,7 @@ class KernelAttention(MultiHeadAttention):
     def forward(  # type: ignore[override]
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
-        q, k, v = self._self_ends(graph, x)
+        q, k, v = self._self_ends(graph, x, cache)
         near, log_k = kernel_pairs(graph, *self.kernel[1:])
         return self.output(self.mean(near, q, k, v, Dot() + EdgeBias(log_k.to(q.dtype))).flatten(-2))
 
@@ -341,14 +353,14 @@ class KernelAttention(MultiHeadAttention):
         return KernelAttention(4, 2, dropout=0.5), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 4),)
 
 
-class HadamardAttention(MultiHeadAttention):
+class HadamardAttention(WholeGraphAttention):
     """Hadamard graph attention: softmax over all nodes, of which only the neighbours' values are then summed.
 
     Equation    y_i = W_O ‖_h Σ_j a_ij p_ij v_j = W_O ‖_h c_i Σ_j a_ij exp(s_ij) v_j / Σ_j a_ij exp(s_ij)    (5.19)
                 p_ij = softmax_j(s_ij),  s_ij = q_i·k_j / √d,  c_i = Σ_j a_ij p_ij
     Symbols     A = a_ij, the number of edges from j to i; c_i = what the neighbours get of the softmax over all nodes
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width
+    Errors      ConfigError for heads that do not divide the width; ShapeError for a cache
     Edge cases  unlike (5.18) the weights of a node sum to less than 1: how much goes to neighbours is learned; a node
                 without edges gets W_O's bias; members of a batch do not enter each other's softmax
     Cost        time O(n² width) for each graph of n nodes; memory O(N width + E H), and for its pairs O(n²)
@@ -369,7 +381,7 @@ class HadamardAttention(MultiHeadAttention):
     def forward(  # type: ignore[override]
         self, graph: Graph, x: Tensor, cache: Cache | None = None
     ) -> Tensor:
-        q, k, v = self._self_ends(graph, x)
+        q, k, v = self._self_ends(graph, x, cache)
         pairs, a = counted_pairs(graph)
         k_a = torch.cat([k] * len(a), -3)
         c = attend(pairs, q, k_a, a.flatten().to(k)[:, None, None].expand(*k_a.shape[:-1], 1))
