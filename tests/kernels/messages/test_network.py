@@ -151,6 +151,18 @@ def test_nobody_sends_anything(edges):
         ({"scale": torch.zeros(2, 3)}, "the scale has 3 channels, and the network's result 2"),
         ({"maps": maps_of([nn.Linear(4, 2)])}, "a map of the network reads 4 channels, but there are 3"),
         ({"edges": EdgeInput((torch.zeros(3, 5), None), torch.zeros(2, 4))}, "reads 5 channels, but there are 4"),
+        ({"edges": EdgeInput((torch.zeros(3, 4), None), torch.zeros(3, 4))}, r"edges of the network are \[3, 4\]"),
+        ({"edges": EdgeInput((torch.zeros(3, 4), torch.zeros(1)), torch.zeros(2, 4))}, r"have one \[3\]"),
+        ({"edges": EdgeInput((torch.zeros(3, 7), None), torch.zeros(2, 4), 1.5)}, r"\[2, 4\], but .* distances"),
+        ({"edges": EdgeInput((torch.zeros(3), None), torch.zeros(2, 4))}, r"is \[3\], but must be \[3, 4\]"),
+        ({"edges": EdgeInput((torch.zeros(3), None), torch.zeros(2, 1), 1.5)}, r"is \[3\], but must be \[3, 3\]"),
+        ({"maps": ((torch.zeros(8, 3), torch.zeros(1)),)}, r"a map of the network has a bias \[1\], .* one \[8\]"),
+        ({"maps": ((torch.zeros(8, 3), torch.zeros(20)),)}, r"a map of the network has a bias \[20\]"),
+        ({"maps": ((torch.zeros(3), None),)}, r"is \[3\], but must be \[outputs, 3\]"),
+        ({"gate": (torch.zeros(1, 2), torch.zeros(2)), "activated": True}, r"the gate of the network has a bias \[2\]"),
+        ({"gate": (torch.zeros(1, 7), None), "activated": True}, "the gate of the network reads 7 channels"),
+        ({"gate": (torch.zeros(2, 2), None), "activated": True}, r"is \[2, 2\], but must be \[1, 2\]"),
+        ({"hidden": 1}, "hidden=1 must be one of 0 to 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, message):

@@ -123,6 +123,19 @@ def gaussians(length: Tensor, count: int, reach: float = 1.0) -> Tensor:
     return torch.exp((-0.5 * ((count - 1) / reach * (length - centres)).square()).clamp(min=-80))
 
 
+def check_map(name: str, weight_and_bias: Map, reads: int, makes: int | None = None) -> int:
+    """Raise ShapeError unless a linear map reads so many channels, and makes so many where that is known: how many."""
+    weight, bias = weight_and_bias
+    if weight.ndim != 2 or makes not in (None, weight.shape[0]):
+        makes_so_many = "outputs" if makes is None else makes
+        raise ShapeError(f"{name} is {list(weight.shape)}, but must be [{makes_so_many}, {reads}]")
+    if weight.shape[1] != reads:
+        raise ShapeError(f"{name} reads {weight.shape[1]} channels, but there are {reads}")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ShapeError(f"{name} has a bias {list(bias.shape)}, but must have one [{weight.shape[0]}]")
+    return weight.shape[0]
+
+
 def maps_of(linears: Iterable[nn.Module]) -> tuple[Map, ...]:
     """The weights and biases of linear modules, as records hold them."""
     return tuple((linear.weight, linear.bias) for linear in linears)  # type: ignore[misc]
@@ -158,12 +171,14 @@ class EdgeInput:
 
     def check(self, name: str, graph: Graph, width: int) -> None:
         """Raise ShapeError unless every edge has features, of which the map makes so many numbers."""
-        (weight, bias), reads = self.map, 1 if self.reach is not None else self.map[0].shape[1]
         check_rows(name, self.values, graph.num_edges)
         same_device(name, self.values, graph.device)
-        if self.values.shape[-1] != reads or weight.shape[0] != width or (bias is not None and bias.shape != (width,)):
-            shapes = f"{list(weight.shape)} for {list(self.values.shape)}"
-            raise ShapeError(f"{name} have a map {shapes}, but must have one [{width}, {self.values.shape[-1]}]")
+        reads = self.values.shape[-1]
+        if self.reach is not None:
+            if reads != 1:
+                raise ShapeError(f"{name} are {list(self.values.shape)}, but with a reach they are distances [*, E, 1]")
+            reads = self.map[0].shape[-1] if self.map[0].ndim else 0
+        check_map(f"the map of {name}", self.map, reads, width)
 
     def along(self, a: Tensor) -> EdgeInput:
         """a · (W_0 e_ij + c_0) of every head, for a [H, C]: the map of one number for each head."""
@@ -190,22 +205,23 @@ class Network(Message[Result]):
 
     def check(self, graph: Graph, reduce: str | None) -> None:
         ends, own = (self.receivers, self.senders), self.edges
-        rows = (graph.num_receivers, graph.num_senders, graph.num_edges, graph.num_edges)
-        inputs = (*ends, None if own is None else own.values, self.scale)
-        for name, t, count in zip(("receivers", "senders", "edges", "scale"), inputs, rows, strict=True):
+        rows = (graph.num_receivers, graph.num_senders, graph.num_edges)
+        for name, t, count in zip(("receivers", "senders", "scale"), (*ends, self.scale), rows, strict=True):
             if t is not None:
                 check_rows(f"{name} of the network", t, count)
-        first = {t.shape[-1] for t in ends if t is not None} | (set() if own is None else {own.map[0].shape[0]})
+        first = {t.shape[-1] for t in ends if t is not None} | (set() if own is None else set(own.map[0].shape[:1]))
         if len(first) != 1:
             raise ShapeError(f"what reaches the first activation must have one width, not {sorted(first) or 'none'}")
         width = first.pop()
-        read = [] if own is None or own.reach is not None else [(own.map[0].shape[1], own.values.shape[-1])]
-        for weight, _ in self.maps:
-            read.append((weight.shape[1], width))
-            width = weight.shape[0]
-        for reads, there in read:
-            if reads != there:
-                raise ShapeError(f"a map of the network reads {reads} channels, but there are {there}")
+        if own is not None:
+            own.check("edges of the network", graph, width)
+        for one in self.maps:
+            width = check_map("a map of the network", one, width)
+        most = len(self.maps) if self.several else 0  # the results of an `EdgeNetwork` are its last layer's alone
+        if not 0 <= self.hidden <= most:
+            raise ShapeError(f"hidden={self.hidden} must be one of 0 to {most}: `then` makes a network with a readout")
+        if self.gate is not None:
+            check_map("the gate of the network", self.gate, self.widths[self.hidden - 1], 1)
         if self.scale is not None and 1 != self.scale.shape[-1] != width != 1:
             raise ShapeError(f"the scale has {self.scale.shape[-1]} channels, and the network's result {width}")
 
