@@ -35,6 +35,8 @@ def test_it_leaves_to_others_what_it_does_not_compute():
     assert at_once(activation=torch.tanh) is None
     assert at_once(graph=complete(3)) is None
     assert at_once(torch.randn(2, 3, 4)) is None
+    assert at_once(X[:2]) is None
+    assert MLP([4, 5, 2]).at_once(torch.randn(5, 4), PAIR) is None
     assert at_once(X.bfloat16(), dtype=torch.bfloat16) is None
     assert at_once(X.double()) is None
     assert at_once(X[:0], graph=None) is None

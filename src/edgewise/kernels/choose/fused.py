@@ -51,7 +51,7 @@ def perceptron(
     if graph is None:
         y = native.perceptron(x.reshape(-1, x.shape[-1]), up, down, activation, None, None, norm)
         return y if x.ndim == 2 else y.view(*x.shape[:-1], y.shape[-1])
-    if x.ndim != 2 or not _runs_alone(graph):
+    if x.ndim != 2 or not _runs_alone(graph) or x.shape[0] != graph.num_senders:
         return None
     return native.perceptron(x, up, down, activation, graph, epsilon, norm)
 
