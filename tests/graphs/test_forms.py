@@ -1,15 +1,17 @@
 """From form to form, against the dense count."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from edgewise import native
+from edgewise import GraphError, native
 from edgewise.graphs import Graph, strided, window
 from edgewise.graphs import forms as lowering
+from edgewise.graphs.rule import Causal, Either, Intervals, Rule
 from graphs.examples import PATTERNED, random_graphs
 
 
@@ -151,3 +153,42 @@ def test_edges_of_some_rows_come_row_by_row() -> None:
     rows, edges = lowering.edges_of(torch.tensor([0, 2, 2, 3]), torch.tensor([2, 0, 1, 0]))
     assert rows.tolist() == [0, 1, 1, 3, 3]
     assert edges.tolist() == [2, 0, 1, 0, 1]
+
+
+@dataclass(frozen=True)
+class Ahead(Rule):
+    """Everyone listens to itself and to those right after it, with intervals that nobody has clipped."""
+
+    far: int = 2
+    times: int = 1
+    rows: int = 1
+
+    def listens(self, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return (j >= i) & (j < i + self.far)
+
+    def intervals(self, i: torch.Tensor, senders: int) -> Intervals:
+        starts = i[:: self.rows, None].repeat(1, self.times)
+        return starts, starts + self.far
+
+
+@pytest.mark.parametrize("graph", [Graph(Ahead(), 3, 4), Graph(Ahead(1, 1), 3), Graph(Ahead(0, 9), 3)])
+def test_intervals_of_ones_own_rule_are_followed(graph: Graph) -> None:
+    assert graph.num_edges == len(graph.senders) == int(graph.dense_mask().sum())
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (Ahead(), r"of Ahead\(.*\) for receivers from position 0 on: receiver 2, range 0: \[2, 4\) is out of range"),
+        (Ahead(1, 2), "receiver 0, range 1: .* starts before the range in front of it stops"),
+        (Ahead(1, 9), "receiver 0, range 1: .* starts before the range in front of it stops"),
+        (Ahead(-1), "receiver 0, range 0: .* stops before it starts"),
+        (Ahead(1, 1, 2), "there are 2 rows for 3 receivers"),
+        (Either(Causal(), Ahead()), "receiver 2, range 1: .* is out of range"),
+    ],
+)
+def test_wrong_intervals_of_ones_own_rule_are_refused(rule: Rule, message: str) -> None:
+    graph = Graph(rule, 3)
+    for read in (lambda: graph.senders, graph.in_degrees, lambda: graph.num_edges):
+        with pytest.raises(GraphError, match=message):
+            read()

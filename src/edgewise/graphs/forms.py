@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from edgewise import native
+from edgewise.errors import GraphError
+from edgewise.graphs import checks
 from edgewise.graphs.derived import cached
-from edgewise.graphs.rule import Intervals, Rule, constant
+from edgewise.graphs.rule import Both, Either, Intervals, Rule, constant
+from edgewise.graphs.tracing import is_traced
 from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
@@ -24,13 +27,37 @@ def positions(receivers: int, offset: int, device: torch.device) -> Tensor:
     return torch.arange(offset, offset + receivers, device=device)
 
 
+def intervals_of(rule: Rule, i: Tensor, senders: int) -> Intervals:
+    """Those of the rule; of a rule that is not ours they are checked, since kernels follow them in memory.
+
+    Errors      GraphError where a rule's intervals are not clipped to 0 <= j < senders, ascending and disjoint
+    """
+    found = rule.intervals(i, senders)
+    if _is_ours(rule) or is_traced():
+        return found
+    try:
+        starts, stops = checks.ranges(*found, senders)
+        if starts.shape[0] != i.shape[0]:
+            raise GraphError(f"there are {starts.shape[0]} rows for {i.shape[0]} receivers")
+    except GraphError as error:
+        first = f" from position {int(i[0])} on" if i.shape[0] else ""
+        raise GraphError(f"the intervals of {rule} for receivers{first}: {error}") from None
+    return starts, stops
+
+
+def _is_ours(rule: Rule) -> bool:
+    if isinstance(rule, Either | Both):
+        return _is_ours(rule.first) and _is_ours(rule.second)
+    return type(rule).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
 def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device: torch.device) -> Intervals | None:
     """Ranges [I, R] for receivers at positions offset, ..., or None where R is too large to be worth keeping."""
-    per_receiver = rule.intervals(positions(0, offset, device), senders)[0].shape[1]
+    per_receiver = intervals_of(rule, positions(0, offset, device), senders)[0].shape[1]
     if per_receiver > FEW:
         return None
     check_fits(8 * receivers * (2 * per_receiver + 1), "the ranges of {:,} receivers", receivers)
-    return rule.intervals(positions(receivers, offset, device), senders)
+    return intervals_of(rule, positions(receivers, offset, device), senders)
 
 
 def interval_chunks(
@@ -38,9 +65,9 @@ def interval_chunks(
 ) -> Iterator[Intervals]:
     """The same for any R: some receivers at a time, so that memory stays bounded."""
     device = torch.device(device)
-    step = max(1, CHUNK // max(1, rule.intervals(positions(0, offset, device), senders)[0].shape[1]))
+    step = max(1, CHUNK // max(1, intervals_of(rule, positions(0, offset, device), senders)[0].shape[1]))
     for first in range(0, max(1, receivers), step):
-        yield rule.intervals(positions(min(step, receivers - first), offset + first, device), senders)
+        yield intervals_of(rule, positions(min(step, receivers - first), offset + first, device), senders)
 
 
 def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:

@@ -22,7 +22,8 @@ class Rule:
     Equation    j is in N(i)  <=>  listens(i, j)  <=>  starts[i, r] <= j < stops[i, r] for one r
     Symbols     i = receiver position, j = sender position, R = intervals per receiver
     Shapes      listens: i, j broadcast -> bool;  intervals: i [I] -> starts, stops [I, R]
-    Errors      none of its own: the pattern functions and `Graph` check their arguments
+    Errors      none of its own: the pattern functions and `Graph` check their arguments, and a graph the intervals of a
+                rule that is not the package's
     Edge cases  a receiver with fewer than R intervals has empty ones (start = stop)
     Cost        listens O(1) a pair; intervals O(I * R), never O(I * J)
 
