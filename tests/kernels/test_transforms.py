@@ -7,9 +7,11 @@ from torch.autograd import forward_ad
 from edgewise import (
     BackendRefusal,
     Dot,
+    EdgeVectors,
     Gaussian,
     Graph,
     Kernel,
+    RelativeBias,
     ShapeError,
     aggregate,
     attend,
@@ -21,6 +23,7 @@ from edgewise import (
 )
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.tracing import is_transformed
+from edgewise.kernels import EdgeInput
 from edgewise.layers import GIN, MLP
 
 # PyTorch's own rules for forward-mode derivatives are still written in it.
@@ -193,7 +196,11 @@ def test_fake_tensors_as_the_first_call_leave_the_graph_usable(kind):
 
 def test_tensors_on_another_device_than_the_graph_are_refused():
     graph, x = GRAPHS["edges"](), torch.empty(N, H, C, device="meta")
+    v, e, W, b = (torch.ones(*shape) for shape in ((N, H, C), (40, 3), (H * C, 3), (H * C,)))
     for call in (
+        lambda: attend(graph, v, v, v, Dot() + RelativeBias(torch.ones(H, 3, device="meta"))),
+        lambda: attend(graph, v, v, v, Dot() + EdgeVectors(EdgeInput((W.to("meta"), b), e))),
+        lambda: attend(graph, v, v, v, Dot() + EdgeVectors(values=EdgeInput((W, b.to("meta")), e))),
         lambda: attend(graph, x, x, x),
         lambda: aggregate(graph, x.flatten(1)),
         lambda: aggregate(graph, torch.ones(N, 2), torch.ones(40, device="meta")),

@@ -61,6 +61,7 @@ class RelativeBias:
         """Raise ShapeError unless there is one row for every head."""
         if self.table.shape[0] not in (1, heads):
             raise ShapeError(f"RelativeBias has a table for {self.table.shape[0]} heads, but there are {heads}")
+        same_device("the table of RelativeBias", self.table, graph.device)
 
     def at(self, distance: Tensor) -> Tensor:
         """The bias at integer distances i − j of any shape: [..., H]."""

@@ -172,7 +172,9 @@ class EdgeInput:
     def check(self, name: str, graph: Graph, width: int) -> None:
         """Raise ShapeError unless every edge has features, of which the map makes so many numbers."""
         check_rows(name, self.values, graph.num_edges)
-        same_device(name, self.values, graph.device)
+        for part, t in ((name, self.values), (f"the map of {name}", self.map[0]), (f"the bias of {name}", self.map[1])):
+            if t is not None:
+                same_device(part, t, graph.device)
         reads = self.values.shape[-1]
         if self.reach is not None:
             if reads != 1:
