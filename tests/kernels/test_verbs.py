@@ -74,6 +74,10 @@ WRONG = {
         lambda: aggregate(GRAPH, zeros(4, 2), zeros(12) + 0j),
         "weight is complex and x is not",
     ),
+    "aggregate weight of eight bits": (
+        lambda: aggregate(GRAPH, zeros(4, 2), zeros(12).to(torch.float8_e5m2)),
+        "weight is float8_e5m2, which PyTorch does not add",
+    ),
     "aggregate eight bits": (lambda: aggregate(GRAPH, zeros(4, 2).to(torch.float8_e5m2)), "PyTorch does not add"),
     "the largest complex number": (lambda: aggregate(GRAPH, zeros(4, 2) + 0j, reduce="max"), "have no max"),
     "the least complex message": (lambda: collect(GRAPH, zeros(12, 2) + 0j, "min"), "have no min"),
@@ -303,6 +307,23 @@ def test_whole_numbers_take_the_dtype_of_real_weights(size, dtype):
         y = aggregate(graph, x, halves, reduce)
         assert y.dtype == torch.float32
         assert y.unique().tolist() == [expected]
+
+
+@pytest.mark.parametrize("kinds", [(torch.float32, torch.float64), (torch.float64, torch.float32)])
+@pytest.mark.parametrize("graph", [Graph.from_edge_index([[0, 1, 2], [2, 2, 0]], 3), complete(3)])
+def test_features_and_weights_of_two_dtypes_meet_in_the_wider(graph, kinds):
+    x, weight = (
+        torch.rand(n, dtype=kind, requires_grad=True) for n, kind in zip((3, graph.num_edges), kinds, strict=True)
+    )
+    for reduce in ("sum", "mean", "max"):
+        expected = aggregate(graph, x.double()[:, None], weight.double(), reduce)
+        wanted = torch.autograd.grad(expected.sum(), (x, weight), retain_graph=True)
+        for backend in (None, "segment", "dense", "reference", "native"):
+            if (backend, reduce) == ("dense", "max") or (backend == "native" and library is None):
+                continue
+            y = aggregate(graph, x[:, None], weight, reduce, backend=backend)
+            torch.testing.assert_close(y, expected, rtol=1e-12, atol=0)
+            torch.testing.assert_close(torch.autograd.grad(y.sum(), (x, weight)), wanted)
 
 
 @pytest.mark.parametrize("graph", [Graph.from_edge_index([[0, 1], [2, 2]], 3), complete(3)])

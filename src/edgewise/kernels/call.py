@@ -279,6 +279,7 @@ def check_aggregate(call: Aggregate) -> None:
             f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges"
         )
     same_device("weight", weight, call.graph.device)
+    _check_order("weight", weight, call.reduce)
     if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
         raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
     own, lead = list(weight.shape[:-2]), list(call.x.shape[:-3])

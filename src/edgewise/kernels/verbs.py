@@ -106,8 +106,8 @@ def aggregate(
                 weights in the graph's edge order (`graph.sort_edges`)
     Errors      ShapeError where a tensor does not fit; BackendRefusal where the named backend cannot
     Edge cases  a receiver without senders gives 0; sums and means count bools, and add up whole numbers as int64;
-                whole numbers with real weights take their dtype; the mean divides by the number of senders, not by
-                Σ_j w_ij
+                features and weights of two dtypes are computed in the wider, as `torch.promote_types` has it; the mean
+                divides by the number of senders, not by Σ_j w_ij
     Cost        O(E·C) time; O((I + J)·C + E) memory for sums and means of float32 and float64
     Reference   Gilmer et al. 2017, eqs. 1–2
     Example
@@ -119,10 +119,11 @@ def aggregate(
     """
     check_graph(graph, x, weight)
     x = _counted(x, reduce)
-    if isinstance(weight, Tensor) and weight.is_floating_point() and isinstance(x, Tensor) and _is_whole(x):
-        x = x.to(weight.dtype)
     call = Aggregate(graph, x, weight, reduce)
     check_aggregate(call)
+    if weight is not None and weight.dtype != x.dtype:
+        wide = torch.promote_types(x.dtype, weight.dtype)
+        call = Aggregate(graph, x.to(wide), weight.to(wide), reduce)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
         return _tensor(y)
     return _tensor(dispatch.run(call, backend))

@@ -102,6 +102,13 @@ def test_fastgcn_with_weights_is_the_weighted_sum_forward_and_gradient():
     assert_parity(layer, weights, (sample.graphs[0], x, sample.weights[0]), dense @ x @ W.T + b, [x, W, b])
 
 
+@pytest.mark.parametrize("outputs", [2, 4])
+def test_weights_of_another_precision_leave_the_layer_its_own(outputs):
+    graph, weight = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3), torch.rand(3)
+    layer, x = GCN(3, outputs), torch.randn(3, 3)
+    assert torch.equal(layer(graph, x, weight.double()), layer(graph, x, weight))
+
+
 def test_the_mean_of_fastgcn_over_draws_is_gcn():
     """Within four standard errors, receiver by receiver and channel by channel."""
     graph, layer, x = messy_graph(), FastGCN(3, 2).double(), torch.randn(7, 3, dtype=torch.float64)

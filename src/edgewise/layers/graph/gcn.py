@@ -108,6 +108,8 @@ class GCN(nn.Module):
         x = x[1] if isinstance(x, tuple) else x
         if weight is None:
             graph, weight = renormalised(graph, x.dtype, paired)
+        elif isinstance(weight, Tensor) and weight.is_floating_point():
+            weight = weight.to(x.dtype)  # numbers of NumPy are float64
         if self.narrows or isinstance(x, SparseFeatures):
             y = aggregate(graph, self.linear(x), weight)
         else:
