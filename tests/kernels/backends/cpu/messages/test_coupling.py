@@ -1,5 +1,7 @@
 """Tensor products in C++: the kernel against the messages edge by edge, and what it promises of time and memory."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -64,6 +66,34 @@ def test_the_kernel_is_the_sum_of_messages(kind, channels):
     assert coupling.plan_of(record(*leaves)) is not None
     for found, expected in zip(with_gradients(graph, record, leaves), by_edges(graph, record, leaves), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_coefficients_may_be_written_in_place_and_learned():
+    torch.manual_seed(0)
+    graph = random_graph(7, 9, 60)
+    leaves, record = made(graph, Coupling(1), 4)
+    product = record(*leaves)
+    own = tuple(C.clone() for C in product.coefficients)
+    product = replace(product, coefficients=own)
+    collect(graph, product, backend="native")
+    for ((_, J), _), C in zip(product.paths, own, strict=True):
+        C.mul_(2 if J else 1)
+    for found, expected in zip(
+        *(collect(graph, product, backend=name) for name in ("native", "reference")), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    learned = [C.requires_grad_() for ((_, J), _), C in zip(product.paths, own, strict=True) if J]
+    found, expected = (
+        torch.autograd.grad(
+            sum(y.square().sum() for y in collect(graph, product, backend=name)), [*leaves[:2], *learned]
+        )
+        for name in ("native", "reference")
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+    with torch.no_grad():
+        assert coupling.plan_of(product) is not None
+    with torch.inference_mode():
+        collect(graph, replace(product, coefficients=tuple(C.clone() for C in own)), backend="native")
 
 
 def test_receivers_with_many_edges_and_with_none():

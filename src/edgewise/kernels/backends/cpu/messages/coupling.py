@@ -42,14 +42,20 @@ def plan_of(message: TensorProduct) -> Plan | None:
         return None
     if (message.types + 1) ** 2 > MOST_ROWS or message.harmonics.shape[-1] > MOST_HARMONICS or not message.channels:
         return None
-    return _plan(message.paths, message.coefficients, message.dtype)
+    if torch.is_grad_enabled() and any(C.requires_grad for C in message.coefficients):  # the kernel has them as numbers
+        return None
+    versions = tuple([-1 if C.is_inference() else C._version for C in message.coefficients])
+    return _plan(message.paths, message.coefficients, versions, message.dtype)
 
 
 @lru_cache
 def _plan(
-    paths: tuple[tuple[tuple[int, int], tuple[int, ...]], ...], coefficients: tuple[Tensor, ...], dtype: torch.dtype
+    paths: tuple[tuple[tuple[int, int], tuple[int, ...]], ...],
+    coefficients: tuple[Tensor, ...],
+    versions: tuple[int, ...],
+    dtype: torch.dtype,
 ) -> Plan | None:
-    """The paths into a type lie side by side in each of its rows."""
+    """The paths into a type lie side by side in each of its rows; versions = how often coefficients were written."""
     into = [out for _, outs in paths for out in outs]
     counts = [into.count(out) for out in range(max(into) + 1)]
     start = [sum((2 * one + 1) * counts[one] for one in range(out)) for out in range(len(counts))]
