@@ -263,6 +263,7 @@ class Additive(Score):
     Symbols     a_receiver, a_sender = the halves of a, so that aᵀ[q ‖ k] = a_receiverᵀ q + a_senderᵀ k
     Shapes      a_receiver, a_sender [H, C], q [*, I, H, C], k [*, J, H, C]; without a: q [*, I, H, 1], k [*, J, H, 1]
     Errors      ShapeError for one half of a without the other
+    Edge cases  with a, where q is k: a number of a head that is not finite reaches the scores of all heads of its node
     Cost        that of one number for each node and head, after one matrix product where queries and keys are the same
     Reference   Veličković et al. 2018 (GAT), eq. 3
     """

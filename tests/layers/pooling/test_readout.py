@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import Graph, ShapeError, complete
-from edgewise.layers import READOUTS, AttentionReadout, MeanReadout
+from edgewise.layers import READOUTS, AttentionReadout, FirstReadout, MeanReadout
 from layers.parity import assert_parity, leaf
 
 
@@ -49,6 +49,18 @@ def test_attention_readout_with_equal_scores_is_the_mean(graph):
     readout, x = AttentionReadout(4), torch.randn(6, 4)
     nn.init.zeros_(readout.gate.weight)
     assert torch.allclose(readout(graph, x), MeanReadout()(graph, x), atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong", [torch.inf, torch.nan])
+def test_the_first_node_does_not_read_the_others(graph, wrong):
+    x, readout = torch.randn(6, 4), FirstReadout(4)
+    expected, first = readout(graph, x), [0, 3, 4]
+    x[[1, 2, 5]] = wrong
+    x.requires_grad_()
+    y = readout(graph, x)
+    assert torch.equal(y, expected)
+    y.sum().backward()
+    assert x.grad[first].all() and not x.grad[[1, 2, 5]].any()
 
 
 @pytest.mark.parametrize("name", READOUTS)

@@ -152,7 +152,7 @@ class FirstReadout(nn.Module):
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x)
         members = graph.membership()
-        x_0 = aggregate(members, x, (positions(graph) == 0).to(x.dtype))
+        x_0 = aggregate(members, torch.where((positions(graph) == 0).unsqueeze(-1), x, 0))
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)
 
     @staticmethod
