@@ -23,8 +23,8 @@ from edgewise import (
 )
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.tracing import is_transformed
-from edgewise.kernels import EdgeInput
-from edgewise.layers import GIN, MLP
+from edgewise.kernels import EdgeInput, Filter, dropout
+from edgewise.layers import GIN, MLP, RGCN, MeanReadout, SumReadout
 
 # PyTorch's own rules for forward-mode derivatives are still written in it.
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
@@ -212,10 +212,20 @@ def test_tensors_on_another_device_than_the_graph_are_refused():
         same_device("x", torch.ones(1), torch.device("cuda:1"))
 
 
-@pytest.mark.parametrize("kind", ["attend", "aggregate", "weighted", "mean", "max", "MLP", "GIN", "collect"])
+SEVERAL = ["attend", "aggregate", "weighted", "mean", "max", "MLP", "GIN", "collect"]
+SEVERAL += ["filter", "dropout", "readouts", "RGCN"]
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
 def test_several_gradients_at_once_are_those_of_one_after_the_other(kind):
     graph = Graph.from_edge_index(torch.randint(12, (2, 40), generator=torch.Generator().manual_seed(0)), 12)
-    weight, mlp = torch.rand(40), MLP([8, 16, 8])
+    weight, mlp, types, many = torch.rand(40), MLP([8, 16, 8]), torch.randint(2, (40,)), Graph.batch([complete(4)] * 3)
+    relational = RGCN(8, 3, relations=2)
+
+    def dropped(x):
+        torch.manual_seed(0)
+        return dropout(x, 0.5)
+
     call = {
         "attend": lambda x: attend(graph, *[x.view(12, 2, 4)] * 3).flatten(-2),
         "aggregate": lambda x: aggregate(graph, x),
@@ -225,6 +235,10 @@ def test_several_gradients_at_once_are_those_of_one_after_the_other(kind):
         "MLP": mlp,
         "GIN": lambda x: GIN(mlp)(graph, x),
         "collect": lambda x: collect(graph, x[graph.senders]),
+        "filter": lambda x: collect(graph, Filter(x.repeat(4, 1)[:40].square(), x, both_ways=True)),
+        "dropout": dropped,
+        "readouts": lambda x: SumReadout()(many, x) * MeanReadout()(many, x),
+        "RGCN": lambda x: relational(graph, x, types),
     }[kind]
     x = torch.randn(12, 8)
     whole, one_by_one = (torch.autograd.functional.jacobian(call, x, vectorize=batched) for batched in (True, False))

@@ -48,6 +48,23 @@ def test_layer_runs_on_the_reference(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_layer_has_several_gradients_at_once(name):
+    layer, graph, inputs = LAYERS[name].example()
+    layer.eval()
+    leaves = [x.requires_grad_() for x in inputs if isinstance(x, torch.Tensor) and x.is_floating_point()]
+    y = joined(layer(graph, *inputs))
+    leaves += [p for p in layer.parameters() if p.requires_grad]
+    dy = torch.randn(2, *y.shape)
+
+    def gradients(dy, batched=False):
+        return torch.autograd.grad(y, leaves, dy, retain_graph=True, allow_unused=True, is_grads_batched=batched)
+
+    for found, *expected in zip(gradients(dy, True), *map(gradients, dy), strict=True):
+        if found is not None:
+            torch.testing.assert_close(found, torch.stack(expected), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_layer_compiles(name):
     layer, graph, inputs = LAYERS[name].example()
     check_layer(layer, graph, *inputs, skip=[other for other in PROPERTIES if other != "compile"])

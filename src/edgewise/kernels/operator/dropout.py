@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,8 +15,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.checks import dense_tensor
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
+from edgewise.kernels.operator.gradients import is_batched
 from edgewise.kernels.operator.layout import dtype_of, empty_like, expect
-from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator
 from edgewise.native import library, threads
 
 
@@ -104,7 +106,13 @@ def _compute(own: Drop) -> Tensor:
     return y
 
 
-_drop = Operator("drop", Drop, _compute, lambda own, _, dy, __: [drop(dy, own.p, own.seed)], on_cpu=True)
+def _gradients(own: Drop, _: Any, dy: Tensor, __: Sequence[bool]) -> Gradients:
+    if is_batched(dy):  # several gradients share what survives
+        return [dy * drop(torch.ones(dy.shape, dtype=dy.dtype, device=dy.device), own.p, own.seed)]
+    return [drop(dy, own.p, own.seed)]
+
+
+_drop = Operator("drop", Drop, _compute, _gradients, on_cpu=True)
 
 
 WORD = 2**32 - 1

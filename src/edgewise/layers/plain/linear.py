@@ -216,7 +216,7 @@ class _Parts(torch.autograd.Function):
             return None, None, None, None
         if by_operations(*d, x, weight):
             whole = torch.cat([torch.zeros_like(some) if dy is None else dy for dy in d], -1)
-            rows = whole.flatten(0, -2)
+            rows = whole.reshape(-1, whole.shape[-1])  # not flatten, which several gradients at once do not know
             return whole @ weight, rows.t() @ x.flatten(0, -2), rows.sum(0) if wanted[2] else None, None
         rows, dweight, dx = x.flatten(0, -2), torch.empty_like(weight), None
         dbias = weight.new_empty(len(weight)) if wanted[2] else None

@@ -17,6 +17,7 @@ from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
 from edgewise.kernels.gates import gates
+from edgewise.kernels.operator.gradients import is_batched
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_sides
 
@@ -212,6 +213,16 @@ class GroupedLinear(nn.Module):
         return (y if place is None else y.index_select(-2, place)) + b.index_select(0, types)
 
 
+def _times(x: Tensor, W: Tensor) -> Tensor:
+    """W x_p of rows x [P, (H,) K] and one map W [(H,) N, K]."""
+    return x @ W.T if x.ndim == 2 else torch.bmm(x.transpose(0, 1), W.mT).transpose(0, 1)
+
+
+def _over_rows(a: Tensor, b: Tensor) -> Tensor:
+    """Σ_p a_p b_pᵀ [(H,) M, N] of rows a [P, (H,) M] and b [P, (H,) N]."""
+    return a.T @ b if a.ndim == 2 else torch.bmm(a.permute(1, 2, 0), b.transpose(0, 1))
+
+
 class _Product(torch.autograd.Function):
     """y_p = W_t x_p, written where it belongs."""
 
@@ -219,12 +230,14 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(x, W)
         ctx.counts = counts
+        if is_batched(x) or is_batched(W):  # several gradients at once
+            return torch.cat([_times(x_t, W_t) for x_t, W_t in zip(x.split(counts), W.unbind(), strict=True)])
         y = x.new_empty(*x.shape[:-1], W.shape[-2])
         for kind, rows in _segments(counts):
             if W.ndim == 3:
                 torch.mm(x[rows], W[kind].T, out=y[rows])
             else:
-                y[rows] = torch.bmm(x[rows].transpose(0, 1), W[kind].mT).transpose(0, 1)
+                y[rows] = _times(x[rows], W[kind])
         return y
 
     @staticmethod
@@ -242,12 +255,14 @@ class _Outer(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(a, b)
         ctx.counts = counts
+        if is_batched(a) or is_batched(b):
+            return torch.stack([_over_rows(*parts) for parts in zip(a.split(counts), b.split(counts), strict=True)])
         M = a.new_zeros(len(counts), *a.shape[1:-1], a.shape[-1], b.shape[-1])
         for kind, rows in _segments(counts):
             if a.ndim == 2:
                 torch.mm(a[rows].T, b[rows], out=M[kind])
             else:
-                M[kind] = torch.bmm(a[rows].permute(1, 2, 0), b[rows].transpose(0, 1))
+                M[kind] = _over_rows(a[rows], b[rows])
         return M
 
     @staticmethod

@@ -40,7 +40,8 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, sizes, offsets, y = ctx.saved_tensors
         if by_operations(dy, x):
-            x = dy.new_zeros(ctx.shape).requires_grad_() if x is None else x  # sums are linear: any x will do
+            if x is None:  # sums are linear: any x will do
+                x = torch.zeros(ctx.shape, dtype=dy.dtype, requires_grad=True)
             return *gradients(partial(_composed, sizes, ctx.kind), [x], [dy]), None, None
         dx, dy = dy.new_empty(ctx.shape), dy.contiguous()
         places = (0 if one is None else one.data_ptr() for one in (x, y))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from edgewise.kernels.backends.cpu.messages.activations import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes, is_batched
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.operator.products import SUM, Product
 from edgewise.native import library, threads
@@ -346,6 +347,8 @@ class _BothWays(torch.autograd.Function):
     @in_own_dtypes
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         graph, (x, weight), wanted = ctx.graph, ctx.saved_tensors, ctx.needs_input_grad
+        if is_batched(dy):
+            return None, *gradients(partial(_by_edges, graph), (x, weight), [dy])
         if by_operations(dy, x, weight):  # the product is linear in each, and so is its gradient
             dx = both_ways(graph, dy, weight) if wanted[1] else None
             i, j = graph.receivers, graph.senders
@@ -354,6 +357,13 @@ class _BothWays(torch.autograd.Function):
         dy = dy.contiguous()
         dx = _BothWays.product(graph, dy, weight) if wanted[1] else None
         return None, dx, native.pair_gradient(graph, dy, x) if wanted[2] else None
+
+
+def _by_edges(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
+    """The same by differentiable operations."""
+    i, j = graph.receivers, graph.senders
+    y = torch.zeros_like(x).index_add(0, i, weight * x.index_select(0, j))
+    return y.index_add(0, j, weight * x.index_select(0, i))
 
 
 @cached
