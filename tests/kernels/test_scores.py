@@ -164,12 +164,37 @@ def test_relative_bias_counts_from_the_receiver_offset():
         (lambda: Gaussian(0.0), "sigma must be positive"),
         (lambda: Gaussian(-2), "sigma must be positive"),
         (lambda: RelativeBias(torch.zeros(2, 4)), "odd width"),
+        (lambda: Gaussian("1"), "sigma must be positive, not '1'"),
         (lambda: RelativeBias(torch.zeros(3)), "odd width"),
+        (lambda: RelativeBias([[0.0]]), "odd width, not a list"),
+        (lambda: Dot(cap="2"), "cap must be positive, not '2'"),
+        (lambda: Dot("a"), r"scale must be a number or a tensor \[H\], not 'a'"),
+        (lambda: Dot([1.0, 2.0]), r"scale must be a number or a tensor \[H\], not \[1.0, 2.0\]"),
+        (lambda: Kernel(None), "feature_map must be a function such as torch.exp, not a NoneType"),
     ],
 )
 def test_impossible_scores_are_refused(build, message):
     with pytest.raises(ShapeError, match=message):
         build()
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (Gaussian(torch.ones(3)), r"Gaussian: sigma is \[3\], but must be one number or \[H\] = \[2\]"),
+        (Gaussian(torch.ones(2, 1)), r"Gaussian: sigma is \[2, 1\], but must be one number"),
+        (Gaussian(torch.ones(2, device="meta")), "Gaussian: sigma is on meta"),
+        (Dot(torch.ones((), device="meta")), "Dot: scale is on meta"),
+        (Additive(0.2, [[1.0] * 4] * 2, [[1.0] * 4] * 2), r"a_receiver is a list, but must be \[H, C\] = \[2, 4\]"),
+        (GatedAdditive([[1.0] * 4] * 2), r"a is a list, but must be \[H, C\] = \[2, 4\]"),
+        (GatedAdditive(None), r"a is a NoneType, but must be \[H, C\] = \[2, 4\]"),
+        (Dot() + EdgeVectors([1.0]), r"EdgeVectors holds keys a list, but they must be \[\*, E, H, C\]"),
+    ],
+)
+def test_parts_of_a_score_that_do_not_fit_the_heads_are_refused(score, message):
+    x = torch.zeros(3, 2, 4)
+    with pytest.raises(ShapeError, match=message):
+        attend(complete(3), x, x, x, score)
 
 
 @pytest.mark.parametrize("bias", [EdgeBias(torch.zeros(5, 2)), SenderBias(torch.zeros(4, 2)), EdgeBias(torch.zeros(9))])

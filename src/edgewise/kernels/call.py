@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import PATTERNS, Graph
-from edgewise.graphs.checks import graph_first, same_device
+from edgewise.graphs.checks import graph_first, same_device, shown
 from edgewise.graphs.derived import cached
-from edgewise.kernels.messages import Message
-from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, Score
+from edgewise.kernels.messages import EdgeInput, Message
+from edgewise.kernels.scores import Additive, EdgeBias, Gaussian, RelativeBias, Score
 
 REAL = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -217,8 +218,8 @@ def check_attend(call: Attend) -> None:
         bias.check(graph, call.heads)
     if score.vectors is not None:
         score.vectors.check(graph, call.heads, None if k is None else k.shape[-1], v.shape[-1])
-    if score.biases or score.vectors is not None or isinstance(getattr(score, "scale", None), Tensor):
-        score.check_batch(v.shape[:-3], call.heads)
+    if score.biases or score.vectors is not None:
+        _check_batch(score, v.shape[:-3])
     if not isinstance(call.dropout, Real) or not 0.0 <= call.dropout < 1.0:
         raise ShapeError(f"dropout is a probability in [0, 1), not {call.dropout!r}")
     if not score.needs_ends:
@@ -238,13 +239,19 @@ def check_attend(call: Attend) -> None:
     if score.end_width not in (None, width):
         what = f"{type(score).__name__} reads {score.end_width} channel of each end"
         raise ShapeError(f"{what}, but queries and keys have {width} channels")
-    for name in score.weights:
+    for name in score.weights if score.end_width is None else ():
         a = getattr(score, name)
-        if a is not None and a.shape != (heads, width):
-            what = f"{type(score).__name__}: {name} is {list(a.shape)}"
+        if not isinstance(a, Tensor) or a.shape != (heads, width):
+            what = f"{type(score).__name__}: {name} is {shown(a)}"
             raise ShapeError(f"{what}, but must be [H, C] = [{heads}, {width}]")
-        if a is not None:
-            same_device(f"{name} of the score", a, graph.device)
+        same_device(f"{name} of the score", a, graph.device)
+    for name in score.numbers:
+        number, what = getattr(score, name), f"{type(score).__name__}: {name}"
+        if isinstance(number, Tensor):
+            if number.shape not in ((), (1,), (heads,)):
+                raise ShapeError(f"{what} is {list(number.shape)}, but must be one number or [H] = [{heads}]")
+            if number.ndim or number.device.type != "cpu":  # PyTorch takes one number of the CPU on any device
+                same_device(what, number, graph.device)
     if k_heads != v_heads or k_heads == 0 or heads % k_heads:
         raise ShapeError(
             f"{heads} query heads, {k_heads} key heads and {v_heads} value heads: "
@@ -254,6 +261,17 @@ def check_attend(call: Attend) -> None:
         raise ShapeError(f"q, k and v must have one dtype, not {q.dtype}, {k.dtype} and {v.dtype}")
     if q.dtype not in REAL:
         raise ShapeError(f"q, k and v must hold real numbers, as float32 does, not {q.dtype}")
+
+
+def _check_batch(score: Score, lead: Sequence[int]) -> None:
+    """Raise ShapeError unless what a score adds broadcasts to a call's leading batch."""
+    vectors = () if score.vectors is None else (score.vectors.keys, score.vectors.values)
+    added = [bias.values.shape[:-2] for bias in score.biases if not isinstance(bias, RelativeBias)]
+    added += [x.values.shape[:-2] if isinstance(x, EdgeInput) else x.shape[:-3] for x in vectors if x is not None]
+    for batch in added:
+        if len(batch) > len(lead) or any(n not in (1, m) for n, m in zip(batch[::-1], lead[::-1], strict=False)):
+            what = f"a bias or vectors of edges have the leading batch {list(batch)}"
+            raise ShapeError(f"{what}, which does not broadcast to that of the values, {list(lead)}")
 
 
 def check_aggregate(call: Aggregate) -> None:

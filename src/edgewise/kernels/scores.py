@@ -6,8 +6,9 @@ score do better than calling it. Biases are added with `+`: ``Dot() + RelativeBi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import ClassVar, Self
 
 import torch
@@ -54,8 +55,8 @@ class RelativeBias:
     table: Tensor
 
     def __post_init__(self) -> None:
-        if self.table.ndim != 2 or self.table.shape[1] % 2 == 0:
-            raise ShapeError(f"RelativeBias needs a table [H, 2R + 1] with an odd width, not {list(self.table.shape)}")
+        if not isinstance(self.table, Tensor) or self.table.ndim != 2 or self.table.shape[1] % 2 == 0:
+            raise ShapeError(f"RelativeBias needs a table [H, 2R + 1] with an odd width, not {shown(self.table)}")
 
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless there is one row for every head."""
@@ -136,10 +137,10 @@ class EdgeVectors:
         for name, x, channels in (("keys", self.keys, key_channels), ("values", self.values, value_channels)):
             if isinstance(x, EdgeInput):
                 x.check(f"the features of {name} of EdgeVectors", graph, heads * (channels or 0))
-            elif x is not None and (x.ndim < 3 or x.shape[-3:] != (graph.num_edges, heads, channels)):
-                shape = f"[*, E, H, C] with E = {graph.num_edges}, H = {heads} and C = {channels}"
-                raise ShapeError(f"EdgeVectors holds {name} {list(x.shape)}, but they must be {shape}")
             elif x is not None:
+                if not isinstance(x, Tensor) or x.ndim < 3 or x.shape[-3:] != (graph.num_edges, heads, channels):
+                    shape = f"[*, E, H, C] with E = {graph.num_edges}, H = {heads} and C = {channels}"
+                    raise ShapeError(f"EdgeVectors holds {name} {shown(x)}, but they must be {shape}")
                 same_device(f"{name} of EdgeVectors", x, graph.device)
 
     def written(self, heads: int) -> tuple[Tensor | None, Tensor | None]:
@@ -165,6 +166,10 @@ def _check_rows(bias: EdgeBias | SenderBias, letter: str, rows: int, heads: int,
     same_device(type(bias).__name__, bias.values, graph.device)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, Tensor | Real | torch.SymFloat | torch.SymInt)
+
+
 @dataclass(frozen=True, eq=False)
 class Score:
     """What all scores share: a tuple of biases, and vectors of edges, both added with `+`."""
@@ -173,6 +178,7 @@ class Score:
     vectors: EdgeVectors | None = field(default=None, kw_only=True)
     needs_ends: ClassVar[bool] = True
     weights: ClassVar[tuple[str, ...]] = ()  # the fields that hold a vector for each head, [H, C]
+    numbers: ClassVar[tuple[str, ...]] = ()  # the fields that hold a number, or a tensor [H] of one for each head
 
     @property
     def end_width(self) -> int | None:
@@ -197,16 +203,6 @@ class Score:
         """s_ij for ends [..., H, C] that broadcast against each other: [..., H]."""
         raise NotImplementedError(f"{type(self).__name__} has no equation of its own: use one of the scores")
 
-    def check_batch(self, lead: Sequence[int], heads: int) -> None:
-        """Raise ShapeError unless what the score adds broadcasts to a call's leading batch."""
-        vectors = () if self.vectors is None else (self.vectors.keys, self.vectors.values)
-        added = [bias.values.shape[:-2] for bias in self.biases if not isinstance(bias, RelativeBias)]
-        added += [x.values.shape[:-2] if isinstance(x, EdgeInput) else x.shape[:-3] for x in vectors if x is not None]
-        for batch in added:
-            if len(batch) > len(lead) or any(n not in (1, m) for n, m in zip(batch[::-1], lead[::-1], strict=False)):
-                what = f"a bias or vectors of edges have the leading batch {list(batch)}"
-                raise ShapeError(f"{what}, which does not broadcast to that of the values, {list(lead)}")
-
     def edge_bias(self, graph: Graph) -> Tensor | None:
         """The sum of all biases on the edges, [*, E, H], or None without any."""
         terms = [bias.on_edges(graph) for bias in self.biases]
@@ -223,22 +219,19 @@ class Dot(Score):
     Reference   Vaswani et al. 2017, eq. 1; soft cap: Gemma 2 (2024)
     """
 
+    numbers: ClassVar[tuple[str, ...]] = ("scale",)
     scale: float | Tensor | None = None
     cap: float | None = None
 
     def __post_init__(self) -> None:
-        if self.cap is not None and not self.cap > 0:
-            raise ShapeError(f"Dot: cap must be positive, not {self.cap}")
+        if self.scale is not None and not _is_number(self.scale):
+            raise ShapeError(f"Dot: scale must be a number or a tensor [H], not {self.scale!r}")
+        if self.cap is not None and not (_is_number(self.cap) and self.cap > 0):
+            raise ShapeError(f"Dot: cap must be positive, not {self.cap!r}")
 
     def factor(self, channels: int) -> float | Tensor:
         """The scale in use for C channels."""
         return max(1, channels) ** -0.5 if self.scale is None else self.scale
-
-    def check_batch(self, lead: Sequence[int], heads: int) -> None:
-        """Raise ShapeError for a scale that is neither one number nor one for each head, too."""
-        super().check_batch(lead, heads)
-        if isinstance(self.scale, Tensor) and self.scale.shape not in ((), (1,), (heads,)):
-            raise ShapeError(f"Dot: scale is {list(self.scale.shape)}, but must be one number or [H] = [{heads}]")
 
     def scaled(self, q: Tensor) -> tuple[Tensor, float]:
         """Queries [*, N, H, C] and the scale that remains: one for each head is multiplied into the queries."""
@@ -341,11 +334,12 @@ class Gaussian(Score):
     Reference   Nadaraya 1964, Watson 1964
     """
 
+    numbers: ClassVar[tuple[str, ...]] = ("sigma",)
     sigma: float | Tensor = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.sigma, float | int) and not self.sigma > 0:
-            raise ShapeError(f"Gaussian: sigma must be positive, not {self.sigma}")
+        if not isinstance(self.sigma, Tensor) and not (_is_number(self.sigma) and self.sigma > 0):
+            raise ShapeError(f"Gaussian: sigma must be positive, not {self.sigma!r}")
 
     def pairwise(self, q_i: Tensor, k_j: Tensor) -> Tensor:
         """s_ij = −‖qᵢ − kⱼ‖² / 2σ²."""
@@ -391,6 +385,10 @@ class Kernel(Score):
     """
 
     feature_map: Callable[[Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        if not callable(self.feature_map):
+            raise ShapeError(f"Kernel: feature_map must be a function such as torch.exp, not {shown(self.feature_map)}")
 
     @classmethod
     def example(cls, heads: int, channels: int) -> Self:

@@ -163,6 +163,12 @@ def test_nobody_sends_anything(edges):
         ({"gate": (torch.zeros(1, 7), None), "activated": True}, "the gate of the network reads 7 channels"),
         ({"gate": (torch.zeros(2, 2), None), "activated": True}, r"is \[2, 2\], but must be \[1, 2\]"),
         ({"hidden": 1}, "hidden=1 must be one of 0 to 0"),
+        ({"dropout": 2.0}, "dropout is a probability, not 2.0"),
+        ({"dropout": "0.1"}, "dropout is a probability, not '0.1'"),
+        (
+            {"receivers": torch.zeros(2, 3, 3), "senders": torch.zeros(5, 3, 3)},
+            r"batches \[2\] and \[5\], which do not",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(change, message):

@@ -143,6 +143,8 @@ def test_what_does_not_fit_is_refused():
         collect(graph, Filter(w[:29], x))
     with pytest.raises(ShapeError, match="have 2 channels, but must have 3"):
         collect(graph, Filter(w[:, :2], x))
+    with pytest.raises(ShapeError, match=r"leading batches \[2\] and \[4\], which do not broadcast"):
+        collect(graph, Filter(w.expand(2, -1, -1), x.expand(4, -1, -1)))
     with pytest.raises(ShapeError, match="both directions is summed, on a graph whose receivers are its senders"):
         collect(graph, Filter(w, x, both_ways=True))
     call, h, record = product_case(random_graph(5, 5, 30))

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce as folded
 from itertools import chain, repeat
 from math import log
+from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
@@ -95,6 +96,17 @@ def check_rows(name: str, x: Tensor, count: int) -> None:
         raise ShapeError(f"{name} are complex, but must be real numbers: hand over x.real, x.imag or x.abs()")
     if x.ndim < 2 or x.shape[-2] != count:
         raise ShapeError(f"{name} are {list(x.shape)}, but must be [*, {count}, C]")
+
+
+def check_batches(batches: Sequence[torch.Size]) -> None:
+    """Raise ShapeError unless the leading batches of a message's tensors broadcast to one."""
+    if not any(batches):
+        return
+    try:
+        torch.broadcast_shapes(*batches)
+    except RuntimeError:
+        have = " and ".join([str(list(batch)) for batch in batches])
+        raise ShapeError(f"the tensors of a message have the leading batches {have}, which do not broadcast") from None
 
 
 def shifted_softplus(z: Tensor) -> Tensor:
@@ -226,6 +238,9 @@ class Network(Message[Result]):
             check_map("the gate of the network", self.gate, self.widths[self.hidden - 1], 1)
         if self.scale is not None and 1 != self.scale.shape[-1] != width != 1:
             raise ShapeError(f"the scale has {self.scale.shape[-1]} channels, and the network's result {width}")
+        if not isinstance(self.dropout, Real) or not 0 <= self.dropout <= 1:
+            raise ShapeError(f"dropout is a probability, not {self.dropout!r}")
+        check_batches(self.batches)
 
     @property
     def network(self) -> Self:
@@ -249,9 +264,14 @@ class Network(Message[Result]):
         return last + (self.widths[self.hidden - 1] if self.hidden else 0)
 
     @property
+    def batches(self) -> list[torch.Size]:
+        """The leading batches of its tensors."""
+        return [t.shape[:-2] for t in self.tensors()[:4] if t is not None]
+
+    @property
     def batch(self) -> torch.Size:
         """The leading batch."""
-        return torch.broadcast_shapes(*[t.shape[:-2] for t in self.tensors()[:4] if t is not None])
+        return torch.broadcast_shapes(*self.batches)
 
     def tensors(self) -> list[Tensor | None]:
         """a, b, e and s; then the weights and biases of all maps, that of the edge first and the gate last."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels.messages.network import EdgeNetwork, Message, Result, check_rows
+from edgewise.kernels.messages.network import EdgeNetwork, Message, Result, check_batches, check_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +24,14 @@ class Weighted(Message[Result]):
     node_axis: ClassVar[int] = -2
 
     def check_weight(self, graph: Graph, widths: Sequence[int]) -> None:
-        """Raise ShapeError unless the weight has a row for each edge, of one of these widths."""
+        """Raise ShapeError unless the weight has a row for each edge, of one of these widths, and batches broadcast."""
         if isinstance(self.weight, EdgeNetwork):
             self.weight.check(graph, None)
         else:
             check_rows("the weights of messages", self.weight, graph.num_edges)
         if self.width not in widths:
             raise ShapeError(f"the weights of messages have {self.width} channels, but must have {widths[-1]}")
+        check_batches(self.batches)
 
     @property
     def width(self) -> int:
@@ -42,10 +43,15 @@ class Weighted(Message[Result]):
         return self.weight if isinstance(self.weight, EdgeNetwork) else None
 
     @property
+    def batches(self) -> list[torch.Size]:
+        """The leading batches of its tensors."""
+        of_weight = self.weight.batch if isinstance(self.weight, EdgeNetwork) else self.weight.shape[:-2]
+        return [of_weight, self.senders.shape[: self.node_axis]]
+
+    @property
     def batch(self) -> torch.Size:
         """The leading batch."""
-        of_weight = self.weight.batch if isinstance(self.weight, EdgeNetwork) else self.weight.shape[:-2]
-        return torch.broadcast_shapes(of_weight, self.senders.shape[: self.node_axis])
+        return torch.broadcast_shapes(*self.batches)
 
     def weights(self, graph: Graph) -> Tensor:
         """The weight of every edge."""
@@ -206,8 +212,8 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
         return tuple(torch.stack(part, -2).flatten(-3) for part in parts)
 
     @property
-    def batch(self) -> torch.Size:
-        return torch.broadcast_shapes(super().batch, self.harmonics.shape[:-2])
+    def batches(self) -> list[torch.Size]:
+        return [*super().batches, self.harmonics.shape[:-2]]
 
     def tensors(self) -> list[Tensor | None]:
         return [*super().tensors(), self.harmonics]
