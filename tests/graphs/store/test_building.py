@@ -174,7 +174,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"n.csv": "node,size\na,1\n,2\n,3\n"}, "n.csv: line 4: the node has no name"),
     ({"n.csv": "label,split\nu,train\nv,trian\nw,\n"}, "n.csv: line 3: the split 'trian' is none of"),
     ({"e.txt": ""}, "e.txt: files end in .csv, .parquet, .npy or .safetensors"),
-    ({"missing": "e.npy"}, "e.npy: not a .npy or safetensors file with numbers"),
+    ({"missing": "e.npy"}, "e.npy: cannot be read (No such file or directory)"),
 ]
 
 

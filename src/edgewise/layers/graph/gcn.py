@@ -10,7 +10,7 @@ from edgewise.kernels import aggregate, ends
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_real
-from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, with_loops
+from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, weights_like, with_loops
 
 
 def renormalised(
@@ -108,8 +108,8 @@ class GCN(nn.Module):
         x = x[1] if isinstance(x, tuple) else x
         if weight is None:
             graph, weight = renormalised(graph, x.dtype, paired)
-        elif isinstance(weight, Tensor) and weight.is_floating_point():
-            weight = weight.to(x.dtype)  # numbers of NumPy are float64
+        else:
+            weight = weights_like(x, weight)
         if self.narrows or isinstance(x, SparseFeatures):
             y = aggregate(graph, self.linear(x), weight)
         else:

@@ -1,6 +1,7 @@
 """Both sides of a graph: receivers and senders that are the same nodes, the first of them, or nodes of another kind."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,6 +74,11 @@ def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "
     if e.ndim < 2 or e.shape[-2] != rows or width not in (None, e.shape[-1]):
         raise ShapeError(f"{name} are {list(e.shape)}, but must be {wanted}")
     same_device(name, e, graph.device)
+
+
+def weights_like(x: Tensor, weight: Any) -> Any:
+    """A user's weights of edges in the features' dtype: those of NumPy are float64. What is no tensor stays."""
+    return weight.to(x.dtype) if isinstance(weight, Tensor) and weight.is_floating_point() else weight
 
 
 def in_one_batch(*parts: Tensor) -> list[Tensor]:

@@ -12,7 +12,7 @@ from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_real
-from edgewise.layers.plain.sides import check_nodes, in_one_batch
+from edgewise.layers.plain.sides import check_nodes, in_one_batch, weights_like
 
 
 class ClusterAssignment(nn.Module):
@@ -91,7 +91,7 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
     check_real(s)
     check_nodes(graph, x, weight=s)
     x, s = in_one_batch(x, s)
-    clusters, width = s.shape[-1], x.shape[-1]
+    clusters, width, weight = s.shape[-1], x.shape[-1], weights_like(s, weight)
     A_s = aggregate(graph, s, weight)
     d = aggregate(graph, s.new_ones(graph.num_senders, 1), weight)
     both = torch.stack(torch.broadcast_tensors((s * A_s).sum(-1), d[..., 0] * (s * s).sum(-1)), -1)
