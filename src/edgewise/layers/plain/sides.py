@@ -76,7 +76,7 @@ def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "
     same_device(name, e, graph.device)
 
 
-def weights_like(x: Tensor, weight: Any) -> Any:
+def weights_like(x: Tensor | SparseFeatures, weight: Any) -> Any:
     """A user's weights of edges in the features' dtype: those of NumPy are float64. What is no tensor stays."""
     return weight.to(x.dtype) if isinstance(weight, Tensor) and weight.is_floating_point() else weight
 
