@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.apps.explorer.page import HERE, LEAD, Words, contents, demonstration, written
+from edgewise.errors import ConfigError
 from edgewise.files import write_file
 from edgewise.training import Moved, load_run
 
@@ -13,6 +14,8 @@ def explore(
 ) -> dict[str, Any]:
     """Write the page of a run's weights and validation examples, or of the model that comes with Edgewise."""
     if run is None:
+        if folder:
+            raise ConfigError("--task.folder and its like say where a run's data lie now: give the run, too")
         words = Words("One attention, any graph", f"{LEAD} {HERE}", "Made by: edgewise explore", {"i": 8, "j": 32})
         content = contents(demonstration(), words, node)
     else:

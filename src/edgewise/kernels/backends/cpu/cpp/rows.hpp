@@ -24,8 +24,8 @@ constexpr int NEXT = 2;      // or this many, where each has chunks of its own
 // them; or on more pages than a processor remembers, prefetched at once.
 enum class Reach { CACHED, BEYOND, SCATTERED };
 
-// At once is faster with AVX-512 (a step of attention 1.1 to 1.3 times as fast on an AMD EPYC of Zen 4), and slower without (1.2 to
-// 1.5 times on one of Zen 3).
+// At once is faster with AVX-512 (a step of attention 1.1 to 1.3 times as fast on an AMD EPYC of Zen 4), and slower without (1.1 to
+// 1.6 times on one of Zen 3).
 constexpr bool AT_ONCE = lanes<float> >= 16;
 
 // Of rows that lie `bytes` apart, if they are not cached: it depends on how far those are apart that are read AHEAD of each
