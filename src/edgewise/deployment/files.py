@@ -6,7 +6,8 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +173,24 @@ def save_aoti(program: ExportedProgram, out: Path, outputs: Sequence[str], about
             "aot_inductor.metadata": entries,
             "aot_inductor.check_lowerbound": False,
         }  # one node is legal, and none
-        made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=configs)
+        with _products_of_any_size():
+            made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=configs)
         shutil.copyfile(made, out)
+
+
+@contextmanager
+def _products_of_any_size() -> Iterator[None]:
+    """A product with rows of one feature stays one. Inductor would take it apart where the example's is small, and the
+    compiled file then refuses more rows than it takes this to be small for."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    product, table = torch.ops.aten.mm.default, select_decomp_table()
+    apart = table.pop(product, None)
+    try:
+        yield
+    finally:
+        if apart is not None:
+            table[product] = apart
 
 
 def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
