@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NoReturn
 
@@ -88,3 +89,14 @@ def add_places(parser: argparse.ArgumentParser) -> None:
             metavar=what.split()[0].upper(),
             help=f"the {what} where its data lie now, if not where they were",
         )
+
+
+def typed_places(places: str | Mapping[str, str] | None) -> str:
+    """These options as they are typed after a command on a run, each after a space.
+
+    Example
+        >>> typed_places({"file": "my table.csv"})
+        " --task.file 'my table.csv'"
+    """
+    named = {"folder": places} if isinstance(places, str) else places or {}
+    return "".join(f" --task.{name} {shlex.quote(place)}" for name, place in named.items())

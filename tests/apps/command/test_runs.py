@@ -220,6 +220,8 @@ def test_commands_on_a_run_take_the_place_where_its_data_lie_now(tmp_path, monke
         capsys.readouterr()
         assert main(command) == 2 and "give --task.folder" in capsys.readouterr().err
         assert main([*command, f"--task.folder={now}"]) == 0
+    (page,) = (tmp_path / "run" / "explanations").glob("n3-*.html")
+    assert f" --task.folder {now}</pre>" in page.read_text(encoding="utf-8")
     for command, why in (("explore", "has no blocks of attention"), ("generate", "generates nothing")):
         assert main([command, run, f"--task.folder={now}"]) == 2
         said = capsys.readouterr().err

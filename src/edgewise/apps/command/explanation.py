@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 
 from edgewise import training
+from edgewise.apps.arguments import typed_places
 from edgewise.apps.report.explanations import Explained, default_path, write
 from edgewise.explanations import fidelity, scores
 from edgewise.training import Moved
@@ -42,6 +43,7 @@ def explain(
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
     options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
+    options += typed_places(folder)
     path = default_path(Path(run), request, method, target, layer, head) if out is None else Path(out)
     names = list(subject.names)
     seconds = time.perf_counter() - started

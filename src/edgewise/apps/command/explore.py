@@ -1,8 +1,10 @@
 """`edgewise explore`: a page on which one attention is moved from graph to graph."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
+from edgewise.apps.arguments import typed_places
 from edgewise.apps.explorer.page import HERE, LEAD, Words, contents, demonstration, written
 from edgewise.errors import ConfigError
 from edgewise.files import write_file
@@ -21,7 +23,9 @@ def explore(
     else:
         loaded = load_run(Path(run), device="cpu", accept=accept, folder=folder)
         name = loaded.config.recipe or Path(run).resolve().name
-        words = Words(f"{name}: one attention, any graph", LEAD, f"Made by: edgewise explore {run}", {})
+        chosen = "" if node is None else f" --node {shlex.quote(node)}"
+        command = f"edgewise explore {shlex.quote(run)}{chosen}{typed_places(folder)}"
+        words = Words(f"{name}: one attention, any graph", LEAD, f"Made by: {command}", {})
         content = contents(loaded, words, node)
     place = Path(out) if out else Path("explorer.html") if run is None else Path(run) / "explorer.html"
     page = written(content).encode()

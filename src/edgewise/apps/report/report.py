@@ -12,6 +12,7 @@ import yaml
 
 import edgewise
 from edgewise.apps import recipes
+from edgewise.apps.arguments import typed_places
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import configure
 from edgewise.apps.report import pages
@@ -34,7 +35,7 @@ def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list
     Errors      CheckpointError: what `load_run` refuses
     """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
-        page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run))
+        page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run), folder)
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
         body = [*heading(page), *sections, *reproduction(page), footer()]
     write_file(run / "report.html", pages.page(f"{page.title} · Edgewise", *body).encode(errors="replace"))
@@ -44,8 +45,9 @@ def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list
 class RunPage:
     """A run, and the sections of its page: one that fails becomes a sentence that says so."""
 
-    def __init__(self, run: Path, loaded: LoadedRun, records: Records) -> None:
+    def __init__(self, run: Path, loaded: LoadedRun, records: Records, folder: Moved | None = None) -> None:
         self.run = run
+        self.places = typed_places(folder)  # of its data, after a command on the run
         self.loaded = loaded
         self.records = records
         self.problems: list[str] = []
@@ -248,6 +250,7 @@ def reproduction(page: RunPage) -> list[Markup]:
     commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT", f"edgewise explain {run} INPUT"]
     if page.loaded.task.generates:
         commands.append(f"edgewise generate {run} {page.loaded.task.generates}")
+    commands = [command + page.places for command in commands]
     if page.packaged:
         commands.insert(0, " ".join(["edgewise train", page.name, *changes(config, page.packaged)]))
     written = yaml.safe_dump(config.to_plain(), sort_keys=False, allow_unicode=True)
