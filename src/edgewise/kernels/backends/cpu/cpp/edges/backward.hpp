@@ -169,8 +169,8 @@ void attend_gradient_by(const Attention& call) {
   const auto stats = scratch<A>(I * H * 4), ds = scratch<A>(second ? E * H : 0);
   const int64_t nodes = call.batch * H * sizeof(S);
   const int64_t keys = reads_keys ? G * call.channels * sizeof(S) : 0, values = G * call.values * sizeof(S);
-  const Bands of_senders(call.graph, call.senders, keys, narrow<S>, 12 << 20, 20),
-      of_receivers(call.transpose, I, keys + values, narrow<S>, 12 << 20, 20);
+  const Bands of_senders(call.graph, call.senders, keys, narrow<S>),
+      of_receivers(call.transpose, I, keys + values, narrow<S>);
   if (call.score != NONE) {
     expect_writes(call.dq.data, I * nodes * call.channels);
     expect_writes(call.dk.data, call.senders * nodes * call.channels);

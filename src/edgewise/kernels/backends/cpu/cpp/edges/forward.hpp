@@ -166,7 +166,7 @@ void attend_by(const Attention& call) {
   if (call.positive) expect_writes(call.positive, receivers * (call.values + 1) * sizeof(Sum<S>));
   const bool reads_keys = call.score == DOT || call.score == GATED;
   const int64_t bytes = G * (call.values + (reads_keys ? call.channels : 0)) * sizeof(S);
-  const Bands bands(call.graph, call.senders, bytes, narrow<S> || !call.lse, 12 << 20, 20);
+  const Bands bands(call.graph, call.senders, bytes, narrow<S> || !call.lse);
   for (int64_t b = 0; b < call.batch; ++b)
     for_parts<S, G>(call, call.graph, pieces, bands, [&](auto& some, int64_t, int h, const Part& part) {
       some.forward(b, h, part);

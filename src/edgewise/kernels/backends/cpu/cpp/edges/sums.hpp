@@ -29,7 +29,7 @@ struct Summing {
       : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
         each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
         reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))),
-        bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>, 6 << 20, 5), own(A(call.own)) {}
+        bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>), own(A(call.own)) {}
 
   // Prefetches what is read AHEAD of the part's edge n.
   template <Weights Kind>
