@@ -44,8 +44,9 @@ from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-# Products of a pair: for each number of both ends, of its exponential, and of whether it is dropped. All fitted
-NUMBER, SOFTMAX, DROP = 0.56, 26, 12
+# Products of a pair: for each number of both ends, of its exponential, and of whether it is dropped. The first two are fitted to the
+# densities at which tiles become as fast as edges on an EPYC and a Xeon (docs/performance.md), the third as others are
+NUMBER, SOFTMAX, DROP = 1.05, 22, 12
 BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that has to be listed for it (counted)
 END = 13  # bytes for each number of a node; fitted
 CALL = 4  # launches; fitted
