@@ -53,7 +53,10 @@ def groups(page: str) -> dict[str, list[tuple[str, float]]]:
             (row["layer"], ratio(row["over compiled"])) for row in features
         ],
         "Kinds of edges, beside the faster form of RGCNConv": [
-            (f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]), ratio(row["over the faster"]))
+            (
+                f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]),
+                ratio(row["over the faster"]),
+            )
             for row in tables(page, "Kinds of edges")[0]
         ],
         "Whole training steps, beside the faster form of the peer": [(row["recipe"], ratio(row["×"])) for row in steps],

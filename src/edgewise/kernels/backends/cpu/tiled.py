@@ -44,8 +44,8 @@ from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 
-# Products of a pair: for each number of both ends, of its exponential, and of whether it is dropped. The first two are fitted to the
-# densities at which tiles become as fast as edges on an EPYC and a Xeon (docs/performance.md), the third as others are
+# Products of a pair: for each number of both ends, of its exponential, and of whether it is dropped. All fitted, the
+# first two to the densities at which tiles become as fast as edges on an EPYC and a Xeon (docs/performance.md)
 NUMBER, SOFTMAX, DROP = 1.05, 22, 12
 BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that has to be listed for it (counted)
 END = 13  # bytes for each number of a node; fitted
