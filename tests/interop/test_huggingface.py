@@ -242,3 +242,18 @@ def test_a_mask_of_a_graph_is_a_mask_to_whoever_reads_it(padded: bool) -> None:
     assert made.contiguous() is made and (made.shape, made.dtype) == (allowed.shape, torch.bool)
     assert torch.equal(made | False, allowed)
     assert torch.equal(torch.where(made[:, :, 1:], 0.0, 1.0), torch.where(allowed[:, :, 1:], 0.0, 1.0))
+
+
+NO_INTERFACE: dict[str, tuple[str, dict[str, Any]]] = {
+    "adds the mask": ("BloomConfig", {"vocab_size": 50, "hidden_size": 16, "n_layer": 1, "n_head": 2}),
+    "fills scores": ("MptConfig", {"vocab_size": 50, "d_model": 16, "n_layers": 1, "n_heads": 2, "max_seq_len": 32}),
+}
+
+
+@pytest.mark.parametrize(("config", "options"), NO_INTERFACE.values(), ids=NO_INTERFACE)
+def test_a_model_that_does_not_call_the_attention_interface_is_refused(config: str, options: dict[str, Any]) -> None:
+    made = transformers.AutoModelForCausalLM.from_config(
+        getattr(transformers, config)(**options), attn_implementation=register_attention()
+    )
+    with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
+        made(torch.arange(5)[None])

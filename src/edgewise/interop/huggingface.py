@@ -20,6 +20,9 @@ from edgewise.kernels import Dot, EdgeBias, attend
 
 NAME = "edgewise"
 CONSTANT = (ModuleType, type, FunctionType, BuiltinFunctionType)  # globals that do not change
+aten = torch.ops.aten
+ADDED = frozenset({aten.add, aten.add_, aten.sub, aten.sub_, aten.rsub, aten.baddbmm})
+FILLED = frozenset({aten.masked_fill, aten.masked_fill_})
 REMEMBERED = 256  # graphs of masks, by what their functions are made of: one for each length and kind of layer
 
 
@@ -27,7 +30,7 @@ def register_attention() -> str:
     """Make `attn_implementation="edgewise"` known to transformers, for all its models that use the attention interface.
 
     Symbols     its result = the name, "edgewise"
-    Errors      ConfigError without transformers
+    Errors      ConfigError without transformers, and in models that apply the mask to their scores themselves, as Bloom
     Edge cases  causal, sliding, chunked and packed masks and padding become graphs, made once for each length where
                 they are the same for all members of a batch; a token that may attend to nobody gets 0; grouped queries,
                 soft caps and T5's relative bias are read; attention weights are returned where they are asked for
@@ -90,6 +93,9 @@ def _graph(function: _Function, receivers: int, senders: int) -> Graph:
 class GraphMask(Tensor):
     """A graph in the place of a mask [B, 1, I, J], which whoever computes with it sees as a tensor of bools.
 
+    Adding it to scores, or filling scores with it, is refused: models that do so expect a mask of numbers, or one that
+    is true where attention is not allowed.
+
     `generate` with a static cache makes a mask before it calls the model, which then takes what is no tensor of four
     axes for padding.
     """
@@ -115,6 +121,12 @@ class GraphMask(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        name = operator.overloadpacket
+        if name in ADDED or (name in FILLED and isinstance(args[1], GraphMask)):
+            raise ConfigError(
+                f'attn_implementation="edgewise" needs a model that calls transformers\' attention interface; this one '
+                f'applies the mask to its scores itself ({name}): use attn_implementation="eager"'
+            )
         args, kwargs = tree_map_only(GraphMask, GraphMask.dense, (args, kwargs or {}))
         return operator(*args, **kwargs)
 
