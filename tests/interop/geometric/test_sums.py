@@ -208,3 +208,16 @@ def test_gcn_with_weights_of_another_width_gives_what_it_gave() -> None:
         right = layer(x, edge_index, weight)
         assert right.dtype == torch.float64
         torch.testing.assert_close(convert(layer)(x, edge_index, weight), right)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pyg.SAGEConv(5, 3, node_dim=0),
+        pyg.GCNConv(5, 3, normalize=False, node_dim=0),
+        pyg.GINConv(nn.Linear(5, 3), node_dim=0),
+    ],
+)
+def test_another_axis_of_nodes_is_read_as_by_pytorch_geometric(layer: Any) -> None:
+    edge_index, x = torch.tensor([[0, 1, 2, 5], [1, 2, 0, 0]]), torch.randn(6, 6, 5)
+    torch.testing.assert_close(convert(deepcopy(layer))(x, edge_index), layer(x, edge_index))

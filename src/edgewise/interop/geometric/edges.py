@@ -94,6 +94,8 @@ def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor
     dense = (t for t in (edge_index, *both) if not isinstance(t, Later))
     if is_watched(layer) or not is_plain(*dense) or any(t.dim() < 2 for t in both):
         return None
+    if any(layer.node_dim not in (-2, t.dim() - 2) for t in both):
+        return None
     if size is not None and tuple(size) != (both[0].size(-2), both[1].size(-2)):
         return None
     return both[0], both[1]
