@@ -9,7 +9,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.interop.dropout import leaving
-from edgewise.interop.geometric.edges import callers, graph_of, looped, looped_rows, refusal, rows_of, sides
+from edgewise.interop.geometric.edges import callers, graph_of, has_rows, looped, looped_rows, refusal, rows_of, sides
 from edgewise.interop.geometric.features import mapped, multiplies
 from edgewise.interop.twin import Twin
 from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditive, Score, attend
@@ -29,7 +29,7 @@ def gat(
 ) -> Any:
     """GATConv: s_ij = LeakyReLU(a_dst · W x_i + a_src · W x_j + a_edge · W_e e_ij)."""
     both = flat_sides(layer, x, edge_index, size)
-    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_attr):
+    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_index, edge_attr):
         return NotImplemented
     heads, x_j, x_i = (-1, layer.heads, layer.out_channels), *both
     if layer.lin is not None:
@@ -52,7 +52,9 @@ def gat(
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
     """GATv2Conv: s_ij = a · LeakyReLU(W_r x_i + W_l x_j + W_e e_ij)."""
     both = flat_sides(layer, x, edge_index)
-    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_attr):
+    if both is None or _is_dropped(layer, return_attention_weights) or not _reads(layer, edge_index, edge_attr):
+        return NotImplemented
+    if edge_attr is not None and layer.lin_edge is None:  # which GATConv ignores, and GATv2Conv refuses
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     k = mapped(layer.lin_l, x_j).view(heads)
@@ -111,7 +113,7 @@ def transformer(
 ) -> Any:
     """TransformerConv: s_ij = (W_q x_i) · (W_k x_j + W_e e_ij) / √C, summing W_v x_j + W_e e_ij."""
     both = flat_sides(layer, x, edge_index)
-    if both is None or (edge_attr is None) != (layer.lin_edge is None) or not _reads(layer, edge_attr):
+    if both is None or (edge_attr is None) != (layer.lin_edge is None) or not _reads(layer, edge_index, edge_attr):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     q, k, v = (
@@ -147,9 +149,11 @@ def _is_dropped(layer: Any, weights: Any) -> bool:
     return bool(weights) and layer.training and layer.dropout > 0
 
 
-def _reads(layer: Any, edge_attr: Any) -> bool:
-    """Whether the map of edges' features, if it is called, is nothing but its weight."""
-    return edge_attr is None or layer.lin_edge is None or multiplies(layer.lin_edge)
+def _reads(layer: Any, edge_index: Tensor, edge_attr: Any) -> bool:
+    """Whether edges have a row of features each, whose map, if it is called, is nothing but its weight."""
+    if edge_attr is None:
+        return True
+    return has_rows(edge_index, edge_attr) and (layer.lin_edge is None or multiplies(layer.lin_edge))
 
 
 def _refusal(layer: Any) -> str | None:

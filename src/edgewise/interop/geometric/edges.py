@@ -59,6 +59,11 @@ def rows_of(graph: Graph, e: Tensor) -> Tensor:
     return graph.sort_edges(e) if e.requires_grad else _sorted(e, graph._order)
 
 
+def has_rows(edge_index: Tensor, e: Tensor) -> bool:
+    """Whether e has one row for each edge; PyTorch Geometric repeats a single row, and refuses other numbers."""
+    return e.shape[:1] == edge_index.shape[1:]
+
+
 def callers(graph: Graph, t: Tensor) -> Tensor:
     """An edge tensor of the graph in the caller's order."""
     return t if graph._order is None else torch.empty_like(t).index_copy(0, graph._order, t)

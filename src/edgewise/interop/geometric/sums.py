@@ -17,6 +17,7 @@ from edgewise.interop.geometric.batches import affine, convolved, fits, heard, s
 from edgewise.interop.geometric.edges import (
     REDUCTIONS,
     graph_of,
+    has_rows,
     in_order,
     is_watched,
     looped,
@@ -39,6 +40,8 @@ def gcn(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) 
     if isinstance(x, tuple | list) or sides(layer, x, edge_index) is None:
         return NotImplemented
     if edge_weight is not None and edge_weight.dtype != x.dtype:  # PyTorch Geometric's result has the wider one
+        return NotImplemented
+    if edge_weight is not None and edge_weight.numel() != edge_index.size(1):
         return NotImplemented
     graph, weight = normalised(layer, x, edge_index, edge_weight)
     reduce = REDUCTIONS[layer.aggr]
@@ -185,7 +188,7 @@ def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any =
 
 def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any:
     both = sides(layer, x, edge_index, size)
-    if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2:
+    if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2 or not has_rows(edge_index, edge_attr):
         return NotImplemented
     x_j, x_i = both
     read = edge_attr.size(-1) == x_j.size(-1) if layer.lin is None else is_linear(layer.lin)
@@ -208,6 +211,8 @@ def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any
 def gated(layer: Any, x: Any, edge_index: Any, edge_weight: Tensor | None = None) -> Any:
     """GatedGraphConv: x_i ← GRU(Σ_j w_ij W_t x_j, x_i), for t = 1, ..., T."""
     if sides(layer, x, edge_index) is None or x.size(-1) > layer.out_channels:
+        return NotImplemented
+    if edge_weight is not None and edge_weight.numel() != edge_index.size(1):
         return NotImplemented
     graph = graph_of(edge_index, x.size(0), x.size(0))
     weight = None if edge_weight is None else rows_of(graph, edge_weight.flatten()).to(x.dtype)
@@ -232,6 +237,8 @@ def pna(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Any:
     if not all(map(_is_affine, (*pre, *post))) or torch.is_autocast_enabled(x.device.type):
         return NotImplemented
     if edge_attr is not None and (edge_attr.dim() != 2 or layer.edge_dim is None or not _is_affine(layer.edge_encoder)):
+        return NotImplemented
+    if edge_attr is not None and not has_rows(edge_index, edge_attr):
         return NotImplemented
     graph = graph_of(edge_index, len(x), len(x))
     W = torch.stack([first.weight for first in pre])  # [T, F, 2 F or 3 F]

@@ -113,6 +113,8 @@ def moving(layer: Any, x: Any, edge_index: Any, edge_weight: Any, edges: Edges =
         return None
     if torch.is_autocast_enabled(x.device.type) or (edge_weight is not None and edge_weight.dtype != x.dtype):
         return None
+    if edge_weight is not None and edge_weight.numel() != edge_index.size(1):
+        return None
     graph, weight = edges(layer, x, edge_index, edge_weight)
     return lambda y: aggregate(graph, y, weight, REDUCTIONS[layer.aggr])
 
