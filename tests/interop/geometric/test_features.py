@@ -264,3 +264,12 @@ def test_sums_are_not_kept_of_trained_new_or_few_rows_and_go_with_the_edges() ->
     both = [torch.randint(15, (2, 40)) for _ in range(3)]
     held = [last(wide, index, graph=graph_of(index, 30, 15)) is not None for index in both]
     assert held == [True, True, False]
+
+
+def test_kept_sums_are_those_of_the_number_of_receivers() -> None:
+    x, edges = torch.randn(30, 4), torch.stack([EDGES[0], EDGES[1] % 5])
+    for receivers in (5, 5, 5, 5, 5, 7, 5):
+        graph = graph_of(edges, 30, receivers)
+        found = features.kept(graph, edges, x, "sum")
+        assert found is None or len(found) == receivers
+    assert found is not None

@@ -85,7 +85,7 @@ def kept(graph: Graph, edge_index: Tensor, x: Tensor, reduce: str, weight: Tenso
         return None
     if x.dim() != 2 or torch.is_autocast_enabled(x.device.type):
         return None
-    entry = _kept(*tensors, reduce)
+    entry = _kept(*tensors, reduce, graph.num_receivers)
     entry.calls += 1
     if entry.sums is None and entry.calls >= AGAIN:
         others = [sums for one in _held(x) if (sums := one()) is not None]
