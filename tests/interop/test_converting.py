@@ -227,6 +227,13 @@ def test_modes_reach_every_part_as_before() -> None:
         model.train("on")  # type: ignore[arg-type]
 
 
+def test_a_part_that_is_kept_in_evaluation_stays_there() -> None:
+    frozen = nn.BatchNorm1d(8).eval()
+    frozen.train = lambda mode=True: frozen  # type: ignore[method-assign]
+    convert(nn.ModuleList([nn.MultiheadAttention(8, 2), frozen])).train()
+    assert not frozen.training
+
+
 @pytest.mark.parametrize("make", [lambda: pyg.SAGEConv(4, 3), lambda: pyg.TransformerConv(4, 3, heads=2)])
 def test_tensors_without_numbers_give_their_shapes_as_before(make) -> None:
     layer = convert(make()).to("meta")

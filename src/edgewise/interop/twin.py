@@ -74,11 +74,18 @@ def _set_training(module: nn.Module, mode: bool) -> nn.Module:
     """What `nn.Module.train` does, without its detours, which take as long as a layer of a small model."""
     module.__dict__["training"] = mode
     for part in module._modules.values():
-        if part is not None and type(part).train is nn.Module.train and type(part).__setattr__ is nn.Module.__setattr__:
+        if part is not None and _is_usual(part):
             _set_training(part, mode)
         elif part is not None:
             part.train(mode)
     return module
+
+
+def _is_usual(part: nn.Module) -> bool:
+    """Whether neither a part's class nor the part itself sets its mode in another way than modules do."""
+    kind = type(part)
+    usual = kind.train is nn.Module.train and kind.__setattr__ is nn.Module.__setattr__
+    return usual and "train" not in part.__dict__
 
 
 def _made(kind: Any, twin: Twin) -> Any:
