@@ -108,6 +108,12 @@ def test_dropout_draws_weights_in_training() -> None:
     assert torch.equal(layer(x, x, x)[0], layer(x, x, x)[0])
 
 
+def test_dropout_of_all_weights_leaves_what_it_left() -> None:
+    layer, x = nn.MultiheadAttention(C, 2, dropout=1.0, batch_first=True), torch.randn(B, L, C)
+    twin = convert(deepcopy(layer))
+    torch.testing.assert_close(twin(x, x, x, need_weights=False)[0], layer(x, x, x, need_weights=False)[0])
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_an_empty_batch_stays_one(need_weights: bool) -> None:
     layer, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(0, 5, 8)

@@ -74,7 +74,7 @@ def attention(
     dropout = module.dropout if module.training else 0.0
     if not is_plain(query, key, value, *masks) or query.dim() != 3 or any(mask.dim() != 2 for mask in masks):
         return NotImplemented
-    if (need_weights and dropout) or (is_causal and attn_mask is None):
+    if dropout >= 1 or (need_weights and dropout) or (is_causal and attn_mask is None):
         return NotImplemented
     inputs = (query, key, value) if module.batch_first else tuple(x.transpose(0, 1) for x in (query, key, value))
     (batch, receivers, _), senders = inputs[0].shape, inputs[1].shape[1]

@@ -1,5 +1,6 @@
 """Twins of layers that attend to neighbours, over their options."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -127,3 +128,9 @@ def test_hooks_of_the_map_of_edges_are_called(kind: str) -> None:
         return [p.grad for p in layer.parameters()]
 
     torch.testing.assert_close(trained(True), trained(False))
+
+
+@pytest.mark.parametrize("kind", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_dropout_of_all_weights_leaves_what_it_left(kind: str) -> None:
+    layer, x, edge_index = getattr(pyg, kind)(5, 3, dropout=1.0), torch.randn(4, 5), torch.tensor([[0, 1], [1, 2]])
+    torch.testing.assert_close(convert(deepcopy(layer))(x, edge_index), layer(x, edge_index))

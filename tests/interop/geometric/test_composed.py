@@ -78,6 +78,11 @@ def test_nodes_do_not_attend_to_other_graphs() -> None:
     assert (a[BATCH == 1] != b[BATCH == 1]).any()
 
 
+def test_dropout_of_all_weights_of_attention_leaves_what_it_left() -> None:
+    layer, x = pyg.GPSConv(8, None, attn_kwargs={"dropout": 1.0}), torch.randn(9, 8)
+    torch.testing.assert_close(convert(deepcopy(layer))(x, EDGES, BATCH), layer(x, EDGES, BATCH))
+
+
 @pytest.mark.parametrize("where", ["dropout", "attn_kwargs"])
 def test_dropout_acts_in_training_alone(where: str) -> None:
     options: Any = {"dropout": 0.5} if where == "dropout" else {"attn_kwargs": {"dropout": 0.5}}

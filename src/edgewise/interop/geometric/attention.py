@@ -113,7 +113,9 @@ def transformer(
 ) -> Any:
     """TransformerConv: s_ij = (W_q x_i) · (W_k x_j + W_e e_ij) / √C, summing W_v x_j + W_e e_ij."""
     both = flat_sides(layer, x, edge_index)
-    if both is None or (edge_attr is None) != (layer.lin_edge is None) or not _reads(layer, edge_index, edge_attr):
+    if both is None or _is_dropped(layer, False) or (edge_attr is None) != (layer.lin_edge is None):
+        return NotImplemented
+    if not _reads(layer, edge_index, edge_attr):
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     q, k, v = (
@@ -145,8 +147,8 @@ def _beside_root(layer: Any, y: Tensor, x_i: Tensor) -> Tensor:
 
 
 def _is_dropped(layer: Any, weights: Any) -> bool:
-    """Whether weights are asked for that dropout has changed, which `attend` does not return."""
-    return bool(weights) and layer.training and layer.dropout > 0
+    """Whether dropout leaves nothing, or weights are asked for that it has changed: `attend` does neither."""
+    return layer.training and (layer.dropout >= 1 or (bool(weights) and layer.dropout > 0))
 
 
 def _reads(layer: Any, edge_index: Tensor, edge_attr: Any) -> bool:

@@ -46,6 +46,8 @@ def gps(layer: Any, x: Any, edge_index: Any, batch: Any = None, **named: Any) ->
     """GPSConv: y = n_3(h + MLP(h)) with h = n_1(x + MPNN(x)) + n_2(x + ATT(x)), ATT among the nodes of each graph."""
     if is_traced() or not is_plain(x) or x.dim() != 2 or has_hooks(layer.attn):
         return NotImplemented
+    if layer.attn.training and layer.attn.dropout >= 1:
+        return NotImplemented
     if batch is not None and (not is_plain(batch) or len(batch) != len(x)):
         return NotImplemented
     graph = modules.all_pairs(len(x), len(x), x.device) if batch is None else pairs_of(batch)
