@@ -114,6 +114,38 @@ def test_dropout_of_all_weights_leaves_what_it_left() -> None:
     torch.testing.assert_close(twin(x, x, x, need_weights=False)[0], layer(x, x, x, need_weights=False)[0])
 
 
+class Adding(nn.Module):
+    """An attention that adds its masks to its scores."""
+
+    batch_first, _qkv_same_embed_dim, in_proj_bias, num_heads = True, False, None, 2
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, attn_mask: Any, key_padding_mask: Any, **_: Any) -> Any:
+        s = q @ k.mT if attn_mask is None else q @ k.mT + attn_mask
+        return (s if key_padding_mask is None else s + key_padding_mask[:, None]).softmax(-1) @ v, None
+
+
+class Layer(nn.Module):
+    """A layer of an encoder that is no class of PyTorch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.self_attn = nn.MultiheadAttention(C, 2, batch_first=True)
+
+    def forward(self, src: Tensor, src_mask: Any, src_key_padding_mask: Any, is_causal: Any) -> Any:
+        return Adding()(src, src, src, src_mask, src_key_padding_mask)[0]
+
+
+@pytest.mark.parametrize("masks", [{"mask": CAUSAL < 0}, {"src_key_padding_mask": padding(L)}])
+@pytest.mark.parametrize("kind", ["attention", "layer"])
+def test_parts_of_ones_own_are_given_masks_of_numbers(kind: str, masks: dict[str, Tensor]) -> None:
+    layer: Any = Layer()
+    if kind == "attention":
+        layer = nn.TransformerEncoderLayer(C, 2, 16, dropout=0.0, batch_first=True)
+        layer.self_attn = Adding()
+    encoder, x = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.randn(B, L, C)
+    torch.testing.assert_close(convert(deepcopy(encoder))(x, **masks), encoder(x, **masks))
+
+
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_an_empty_batch_stays_one(need_weights: bool) -> None:
     layer, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(0, 5, 8)

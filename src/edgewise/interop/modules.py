@@ -126,7 +126,7 @@ def encoder_layer(
     module: Any, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
 ) -> Any:
     """nn.TransformerEncoderLayer, whose attention may be a twin's in evaluation too."""
-    if not is_plain(src):
+    if not is_plain(src) or not _reads_any_mask(module.self_attn, nn.MultiheadAttention):
         return NotImplemented
     options = (src_mask, src_key_padding_mask, is_causal)
     if module.norm_first:
@@ -140,6 +140,8 @@ def encoder(module: Any, src: Any, mask: Any = None, src_key_padding_mask: Any =
     """nn.TransformerEncoder, which hands its masks on as they are, so that their graphs are made once."""
     if not is_plain(src) or (is_causal and mask is None):  # of which PyTorch says that it needs a mask
         return NotImplemented
+    if not all(_reads_any_mask(layer, nn.TransformerEncoderLayer) for layer in module.layers):
+        return NotImplemented
     left_out = _left_out(module, src, mask, src_key_padding_mask)
     if left_out is not None and _allowed(src_key_padding_mask) is None:
         return NotImplemented
@@ -148,6 +150,11 @@ def encoder(module: Any, src: Any, mask: Any = None, src_key_padding_mask: Any =
         src = layer(src, src_mask=mask, is_causal=is_hint, src_key_padding_mask=src_key_padding_mask)
     src = src if left_out is None else src.masked_fill(left_out[..., None], 0.0)
     return src if module.norm is None else module.norm(src)
+
+
+def _reads_any_mask(part: Any, kind: Any) -> bool:
+    """Whether a part's forward pass is PyTorch's or its twin's: others are given masks of numbers, not of bools."""
+    return getattr(type(part), "twin_of", type(part)).forward is kind.forward
 
 
 def _left_out(module: Any, src: Tensor, mask: Any, padding: Any) -> Tensor | None:
