@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import edgewise
 from edgewise.interop import conversion, convert
@@ -147,3 +148,28 @@ def test_products_of_long_rows_are_what_they_are(biased: bool, monkeypatch: pyte
     torch.testing.assert_close(y, right, rtol=1e-5, atol=1e-5)
     for one, other in zip(torch.autograd.grad(y.square().sum(), leaves), exact, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_checkpoint_computes_again_what_it_computed(reentrant: bool) -> None:
+    class Checkpointed(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.long = nn.Linear(5, 2100)
+
+        def block(self, x: Tensor) -> Tensor:
+            return functional.linear(functional.dropout(self.long(x), 0.5, self.training), self.long.weight.T)
+
+        def forward(self, x: Tensor, edge_index: Tensor, plainly: bool = False) -> Tensor:
+            x = self.conv(x, edge_index)
+            return self.block(x) if plainly else checkpoint(self.block, x, use_reentrant=reentrant)
+
+    torch.manual_seed(0)
+    model, x, seen = convert(Checkpointed()), torch.randn(4, 6), []
+    for plainly in (True, False):
+        model.zero_grad()
+        torch.manual_seed(1)
+        y = model.twin_of.forward(model, x, EDGES, plainly) if plainly else model(x, EDGES)
+        y.square().sum().backward()
+        seen.append([y, *(p.grad for p in model.parameters())])
+    torch.testing.assert_close(*seen)

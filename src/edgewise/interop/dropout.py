@@ -23,16 +23,25 @@ T = TypeVar("T")
 class OwnFunctions(TorchFunctionMode):
     """Where this mode is on, `functional.dropout` is `edgewise.kernels.dropout`, and `linear` of long rows `affine`.
 
-    Edge cases  dropout in place, outside training, and of what is no dense tensor is PyTorch's own
+    Edge cases  dropout in place, outside training, without gradients, and of what is no dense tensor is PyTorch's own,
+                and so is all where tensors are saved through hooks: what `torch.utils.checkpoint` runs like this is
+                computed again outside this mode, and must give the same
     Cost        a microsecond for each function of PyTorch that is called; dropout on the CPU takes a tenth of its time
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return OWN.get(func, func)(*args, **(kwargs or {}))
+        own = OWN.get(func)
+        return (func if own is None or _saves_through_hooks() else own)(*args, **(kwargs or {}))
+
+
+def _saves_through_hooks() -> bool:
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if inplace or not training or not (is_plain(input) or isinstance(input, Later)) or not 0 < p < 1:
+    if inplace or not training or not torch.is_grad_enabled():
+        return functional.dropout(input, p, training, inplace)
+    if not (is_plain(input) or isinstance(input, Later)) or not 0 < p < 1:
         return functional.dropout(input, p, training, inplace)
     y = None if isinstance(input, Later) else dropped(input, p)
     return dropout(input, p) if y is None else y
