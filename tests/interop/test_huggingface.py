@@ -257,3 +257,21 @@ def test_a_model_that_does_not_call_the_attention_interface_is_refused(config: s
     )
     with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
         made(torch.arange(5)[None])
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_mask_of_senders_alone_is_that_of_every_receiver(members: int) -> None:
+    theirs, ours = model("llama", "eager"), model("llama", register_attention())
+    listening = torch.arange(17) < torch.tensor([17, 9, 12])[:members, None, None, None]
+    added = torch.where(listening, 0.0, torch.finfo(torch.float32).min)
+    given = inputs("llama") | {"attention_mask": added}
+    torch.testing.assert_close(ours(**given).logits, theirs(**given).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_mask_of_a_graph_is_not_written_to() -> None:
+    made: Any = huggingface.mask(2, 5, 5, mask_function=lambda b, h, i, j: j <= i)
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        made[..., 0] = False
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        made.masked_fill_(torch.ones(5, dtype=torch.bool), False)
+    assert int(made.masked_fill(torch.ones(5, dtype=torch.bool), False).sum()) == 0

@@ -117,11 +117,16 @@ class GraphMask(Tensor):
             rows = rows.unflatten(1, (batch, senders)).unflatten(0, (batch, receivers))[places, :, places]
         return rows.expand(batch, receivers, senders).unsqueeze(1)
 
+    def __setitem__(self, places: Any, values: Any) -> None:
+        raise ConfigError("a mask of a graph cannot be written to: write to mask.dense().clone()")
+
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         name = operator.overloadpacket
+        if isinstance(args[0], GraphMask) and operator._schema.is_mutable:
+            raise ConfigError(f"a mask of a graph cannot be written to ({name}): write to mask.dense().clone()")
         if name in ADDED or (name in FILLED and isinstance(args[1], GraphMask)):
             raise ConfigError(
                 f'attn_implementation="edgewise" needs a model that calls transformers\' attention interface; this one '
@@ -173,14 +178,14 @@ def _kept(padding: Tensor, offset: int, length: int) -> Tensor:
 
 
 @per_tensor
-def _of_tensor(mask: Tensor) -> Graph:
-    """The graph of a mask [B, 1, I, J] of a model's own: bool, or added to the score."""
+def _of_tensor(mask: Tensor, receivers: int) -> Graph:
+    """The graph of a mask [B, 1, I, J] or [B, 1, 1, J] of a model's own: bool, or added to the score."""
     allowed = mask if mask.dtype == torch.bool else mask == 0
     least = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
     if mask.shape[1] != 1 or (mask.dtype != torch.bool and not bool((allowed | (mask <= least)).all())):
         what = f"an attention mask {list(mask.shape)} of {mask.dtype}"
         raise ConfigError(f"{what} is no graph: it must be the same for all heads, and true or false, or 0 or -inf")
-    members = [Graph.from_mask(member.cpu()) for member in allowed[:, 0]]
+    members = [Graph.from_mask(member.cpu()) for member in allowed[:, 0].expand(-1, receivers, -1)]
     return (members[0] if len(members) == 1 else Graph.batch(members)).to(mask.device)
 
 
@@ -208,7 +213,7 @@ def attention(
     if isinstance(attention_mask, GraphMask):
         graph = attention_mask.graph
     elif isinstance(attention_mask, Tensor):
-        graph = _of_tensor(attention_mask)
+        graph = _of_tensor(attention_mask, receivers)
     elif attention_mask is not None:
         graph = attention_mask
     elif causal_here and receivers > 1:
