@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import dense_tensor, real_number, same_device, shown, whole_number
+from edgewise.graphs.checks import same_device, shown
+from edgewise.kernels.messages.distances import check_gaussians, gaussians
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 Activation = Callable[[Tensor], Tensor]
@@ -114,27 +115,6 @@ def shifted_softplus(z: Tensor) -> Tensor:
     return functional.softplus(z) - log(2)
 
 
-def gaussians(length: Tensor, count: int, reach: float = 1.0) -> Tensor:
-    """A length as `count` Gaussians of it, whose centres are spread evenly from 0 to `reach`: far beyond, all are 0.
-
-    Equation    exp(-(G - 1)² (d - k L / (G - 1))² / 2 L²) for k = 0, ..., G - 1
-    Symbols     length = d, count = G > 1, reach = L
-    Shapes      length [*, 1] -> [*, count]
-
-    Example
-        >>> gaussians(torch.tensor([0.5]), 3)  # exp(-1/2) = 0.6065
-        tensor([0.6065, 1.0000, 0.6065])
-    """
-    count, reach = whole_number(count, "count", least=2), real_number(reach, "reach")
-    if reach <= 0:
-        raise ShapeError(f"reach must be a length above 0, not {reach}")
-    if dense_tensor(length, "length", "of distances [*, 1]").shape[-1:] != (1,):
-        raise ShapeError(f"length must be distances [*, 1], not {list(length.shape)}")
-    centres = torch.linspace(0, reach, count, dtype=length.dtype, device=length.device)
-    # Where a Gaussian is next to nothing it is exp(-80): exponentials that underflow take ten times as long.
-    return torch.exp((-0.5 * ((count - 1) / reach * (length - centres)).square()).clamp(min=-80))
-
-
 def check_map(name: str, weight_and_bias: Map, reads: int, makes: int | None = None) -> int:
     """Raise ShapeError unless a linear map reads so many channels, and makes so many where that is known: how many."""
     weight, bias = weight_and_bias
@@ -192,6 +172,7 @@ class EdgeInput:
             if reads != 1:
                 raise ShapeError(f"{name} are {list(self.values.shape)}, but with a reach they are distances [*, E, 1]")
             reads = self.map[0].shape[-1] if self.map[0].ndim else 0
+            check_gaussians(reads, self.reach)
         check_map(f"the map of {name}", self.map, reads, width)
 
     def along(self, a: Tensor) -> EdgeInput:
