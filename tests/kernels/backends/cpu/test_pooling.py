@@ -46,6 +46,14 @@ def test_it_is_differentiable_twice(reduce):
     assert torch.autograd.gradgradcheck(lambda x: pooling.pool(x[:, ::2], sizes, reduce), [x])
 
 
+def test_maxima_of_zero_have_the_same_gradients_where_these_are_differentiated_again():
+    x = torch.tensor([[0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]], requires_grad=True)
+    y = pooling.pool(x, torch.tensor([2, 0, 1]), "max").sum()
+    (once,) = torch.autograd.grad(y, x, retain_graph=True)
+    (again,) = torch.autograd.grad(y, x, create_graph=True)
+    assert once.tolist() == again.tolist() == [[0.5, 1.0], [0.5, 0.0], [1.0, 1.0]]
+
+
 def test_a_nan_is_the_largest_and_stays_in_its_graph():
     x = drawn(5, torch.float32).detach()
     x[1, 2] = torch.nan

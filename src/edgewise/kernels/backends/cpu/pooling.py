@@ -55,7 +55,8 @@ def _composed(sizes: Tensor, kind: int, x: Tensor) -> Tensor:
     """The same by differentiable operations."""
     graph = torch.repeat_interleave(sizes, output_size=x.shape[0])
     zeros = x.new_zeros(len(sizes), x.shape[1])
-    if kind == MAX:
-        return zeros.scatter_reduce(0, graph.unsqueeze(-1).expand_as(x), x, "amax", include_self=False)
+    if kind == MAX:  # backward, PyTorch counts what it starts from among the largest, but no NaN
+        start = zeros.masked_fill(sizes.unsqueeze(-1) > 0, torch.nan)
+        return start.scatter_reduce(0, graph.unsqueeze(-1).expand_as(x), x, "amax", include_self=False)
     total = zeros.index_add(0, graph, x)
     return total if kind == KINDS["sum"] else total / sizes.clamp(min=1).to(x.dtype).unsqueeze(-1)
