@@ -20,9 +20,10 @@ from edgewise import (
     collect,
     record,
 )
+from edgewise.kernels import Filter
 from edgewise.kernels.call import Call
 from edgewise.kernels.gates import Gates, gated
-from edgewise.layers import LAYERS
+from edgewise.layers import LAYERS, MoNet
 
 GRAPH = Graph.from_edge_index([[0, 1, 2, 3, 1, 0], [2, 2, 0, 2, 3, 3]], num_nodes=4)  # node 1 has no senders
 
@@ -88,6 +89,21 @@ def test_removing_an_edge_is_the_verb_on_the_graph_without_it(reduce: str) -> No
         found = aggregate(GRAPH, x, w, reduce), aggregate(GRAPH, x, None, reduce), collect(GRAPH, m_ij, reduce)
     without = aggregate(smaller, x, w[kept], reduce), aggregate(smaller, x, None, reduce)
     torch.testing.assert_close(found, (*without, collect(smaller, m_ij[kept], reduce)))
+
+
+def test_what_is_divided_by_its_neighbours_is_divided_by_those_that_remain() -> None:
+    w, x, u, kept = torch.rand(6, 3), torch.randn(4, 3), torch.rand(6, 2), torch.tensor([1, 0, 1, 1, 0, 1]) > 0
+    smaller, layer = GRAPH.keep_edges(kept), MoNet(3, 4)
+    with gated(Gates(lambda call: kept.float(), removing=True)):
+        found = collect(GRAPH, Filter(w, x, normalised=1e-6)), layer(GRAPH, x, u)
+    torch.testing.assert_close(found, (collect(smaller, Filter(w[kept], x, normalised=1e-6)), layer(smaller, x, u[kept])))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_attention_under_gates_keeps_half_precisions(dtype: torch.dtype) -> None:
+    q = torch.randn(4, 2, 3).to(dtype)
+    with gated(Gates(ones)):
+        assert attend(GRAPH, q, q, q, Dot()).dtype is dtype
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])

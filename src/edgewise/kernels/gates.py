@@ -117,13 +117,16 @@ def _attend(call: Attend, m: Tensor, removing: bool) -> tuple[Tensor, Tensor]:
         seen.append(dispatch.Recorded(call.graph, p.detach()))
     y = dispatch.run(Aggregate(spelt.graph, spelt.v, functional.dropout(weight, call.dropout), "sum"))
     assert isinstance(y, Tensor)
-    return y, p
+    return y.to(call.dtype), p
 
 
 def _remaining(call: Aggregate | Collect, kept: Tensor) -> Any:
     """The same call on the edges that remain."""
     graph, numbers = call.graph.keep_edges(kept), kept.nonzero()[:, 0]
     if isinstance(call, Collect):
+        if isinstance(call.message, Filter) and call.message.normalised is not None:  # shares are of what remains
+            weight = torch.where(kept[:, None], call.message.weights(call.graph), 0)
+            call = replace(call, message=replace(call.message, weight=weight))
         return _collect(call, lambda m_ij, reduce: Collect(graph, m_ij.index_select(-2, numbers), reduce))
     edge_axis = -1 if call.weight is None or call.weight.ndim == 1 else -2
     weight = None if call.weight is None else call.weight.index_select(edge_axis, numbers)

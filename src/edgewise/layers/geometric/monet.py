@@ -94,8 +94,8 @@ class MoNet(nn.Module):
         check_edges(graph, u, self.mean.shape[1])
         check_real(u)
         distance = (u.unsqueeze(-2) - self.mean).square() / (self.deviation.square() + 1e-15)
-        weight = (-0.5 * distance.sum(-1)).exp() / graph.in_degrees()[graph.receivers].unsqueeze(-1)  # [E, K]
-        return both_sides(graph, x, self.root)[0] + aggregate(graph, theta_x, weight.to(theta_x.dtype)).sum(-2)
+        weight = (-0.5 * distance.sum(-1)).exp().to(theta_x.dtype)  # [E, K]
+        return both_sides(graph, x, self.root)[0] + aggregate(graph, theta_x, weight, reduce="mean").sum(-2)
 
     @staticmethod
     def example() -> Example:
