@@ -169,3 +169,9 @@ def test_a_message_equals_itself_alone():
     weight, x = torch.ones(2, 3), torch.ones(2, 3)
     one, other = Filter(weight, x), Filter(weight, x)
     assert one == one and one != other and len({one, other}) == 2
+
+
+@pytest.mark.parametrize("normalised", [0, 0.0, -1.0, float("nan"), float("inf")])
+def test_a_filter_is_not_divided_by_nothing(normalised):
+    with pytest.raises(ShapeError, match="normalised must be a finite number above 0"):
+        collect(random_graph(4, 4, 5), Filter(draw(5, 3), draw(4, 3), normalised=normalised))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import ClassVar, Self
 
 import torch
@@ -78,7 +79,7 @@ class Filter(Weighted[Tensor]):
     Equation    m_ij = w_ij ∘ x_j;  both ways: y_i = Σ_{j ∈ N(i)} w_ij ∘ x_j + Σ_{j: i ∈ N(j)} w_ji ∘ x_j;
                 normalised: y_i = Σ_j w_ij ∘ x_j / (Σ_j w_ij + ε)
     Symbols     weight = w, a tensor or an `EdgeNetwork`; senders = x; both_ways = whether a weight serves both
-                directions of its edge; normalised = ε, None: no division
+                directions of its edge; normalised = ε > 0, None: no division
     Shapes      w [*, E, C] or [*, E, 1], x [*, J, C] -> [*, I, C]
     Errors      ShapeError where they do not fit, or for another reduction than the sum of both ways
     Cost        that of `aggregate`, and of the network; both ways share the network's work. Where the weight is an
@@ -103,6 +104,8 @@ class Filter(Weighted[Tensor]):
             raise ShapeError("a filter of both directions is summed, on a graph whose receivers are its senders")
         if self.normalised is not None and (reduce not in ("sum", None) or self.both_ways):
             raise ShapeError(f"a normalised filter is summed, in one direction: reduce={reduce!r}")
+        if self.normalised is not None and not 0 < self.normalised < inf:  # 0 is NaN at a node without neighbours
+            raise ShapeError(f"normalised must be a finite number above 0, not {self.normalised}")
 
     @property
     def channels(self) -> int:
