@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from edgewise import Graph, complete, plans, use_backend
+from edgewise import Graph, complete, plans, record_messages, use_backend
 from edgewise.errors import ShapeError
 from edgewise.kernels import perceptron
 from edgewise.kernels.choose.fused import beside_own
@@ -47,6 +47,13 @@ def test_it_leaves_to_others_what_it_does_not_compute():
     with plans() as made:
         GIN(MLP([4, 5, 2]))(PAIR, X)
     assert len(made) == 1
+
+
+def test_messages_that_are_recorded_are_listed():
+    layer = GINE(MLP([4, 5, 2]), edges=3)
+    with record_messages() as seen:
+        layer(PAIR, X, torch.randn(3, 3))
+    assert len(seen) == 1
 
 
 def test_transforms_see_its_parts():

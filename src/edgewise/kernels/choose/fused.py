@@ -131,4 +131,4 @@ def _is_unseen(graph: Graph) -> bool:
     if type(graph) is not Graph or graph.device.type != "cpu" or gates() is not None:
         return False
     graph.check_unwritten()
-    return dispatch.forced_backend() is None and dispatch.unseen()
+    return dispatch.forced_backend() is None and dispatch.unseen() and dispatch.recording_messages() is None
