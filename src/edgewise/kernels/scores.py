@@ -329,7 +329,8 @@ class Gaussian(Score):
     Symbols     sigma = σ, a positive number or tensor that broadcasts over heads [H]
     Shapes      q [*, I, H, C], k [*, J, H, C]
     Edge cases  the points' mean is subtracted first, so that points far from the origin lose no digits; where they lie
-                further than some 16σ from their mean, the CPU takes differences edge by edge, and a GPU loses digits
+                further than some 16σ from their mean, the CPU takes differences edge by edge, and a GPU loses digits,
+                as the CPU does under torch.compile and torch.func, where the points are not known
     Cost        that of `Dot`: ‖qᵢ‖² cancels in the softmax, so it runs as a dot product with a bias per sender
     Reference   Nadaraya 1964, Watson 1964
     """
