@@ -150,6 +150,29 @@ def test_a_restored_optimiser_goes_on_to_the_same_bits(name):
     assert saved or name == "sgd"
 
 
+@pytest.mark.parametrize("name", DESCENTS)
+@pytest.mark.parametrize("layout", ["transposed", "sliced"])
+def test_weights_that_are_not_row_major_take_the_same_steps_also_when_restored(name, layout):
+    begin, x = torch.randn(4, 3), torch.randn(5, 4)
+    storage = torch.zeros(4, 6)
+    begun = {"transposed": begin.T.contiguous().T, "sliced": storage[:, ::2].copy_(begin), "rows": begin}
+    models, optimizers = {}, {}
+    for what in (layout, "rows"):
+        models[what] = nn.Module()
+        models[what].w = nn.Parameter(begun[what])
+        optimizers[what] = optimizer_for(models[what], named(name))
+    for _ in range(3):
+        for what, model in models.items():
+            saved = optimizer_tensors(optimizers[what], model)
+            optimizers[what] = optimizer_for(model, named(name))
+            restore_optimizer(optimizers[what], model, {key: value.contiguous() for key, value in saved.items()})
+            (x @ model.w).square().sum().backward()
+            optimizers[what].step()
+            optimizers[what].zero_grad()
+    torch.testing.assert_close(models[layout].w, models["rows"].w)
+    assert not storage[:, 1::2].any()  # what lies between a slice's numbers is not its own
+
+
 def test_a_memory_of_another_model_is_refused():
     model = two_layers()
     optimizer = optimizer_for(model, AdamW())

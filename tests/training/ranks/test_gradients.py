@@ -62,6 +62,16 @@ def test_everything_of_a_dtype_is_added_up_in_one_message(monkeypatch, second, s
         assert sorted(second, key=str) == [(how, dtype, n) for dtype, n in SENT]
 
 
+def test_a_sum_lies_in_memory_as_its_weight_does(second):
+    model = nn.Conv2d(2, 3, 2).to(memory_format=torch.channels_last)
+    both = Gradients(model)
+    model(torch.randn(1, 2, 4, 4)).square().mean().backward()
+    own = model.weight.grad.clone()
+    both.add_up(torch.tensor(1.0))
+    torch.testing.assert_close(model.weight.grad, 3 * own)
+    assert model.weight.grad.stride() == model.weight.stride() != model.weight.contiguous().stride()
+
+
 SENT = [(torch.float32, 8 + 6 + 5), (torch.float64, 2 + 1), (torch.int64, 1)]
 
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from edgewise.training.layout import laid_as
 from edgewise.training.ranks.memory import KINDS, SharedSum, shared_sum
 
 # Bytes of all ranks' messages up to which each rank sends its own to all others, 0.13 ms between two processes through
@@ -61,7 +62,7 @@ class Gradients:
         total, known, *sums = self._summed([loss, has, *own, *seen])
         count = len(self.weights)
         for weight, gradient, ranks in zip(self.weights, sums[:count], known.tolist(), strict=True):
-            weight.grad = gradient if ranks else None
+            weight.grad = laid_as(gradient, weight) if ranks else None
         for buffer, first in zip(self.buffers, sums[count:], strict=True):
             buffer.copy_(first)
         return total
@@ -82,7 +83,7 @@ class Gradients:
         shared.add_up([total, has, *own], self.buffers)
         for weight, gradient, ranks in zip(self.weights, own, has.tolist(), strict=True):
             if ranks:
-                weight.grad = gradient
+                weight.grad = laid_as(gradient, weight)
         return total
 
     def _summed(self, tensors: Sequence[Tensor]) -> list[Tensor]:
