@@ -1,11 +1,18 @@
 """Values as targets."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from edgewise.errors import DataError
 from edgewise.graphs import complete
+from edgewise.tasks import GraphRegression, Graphs, NodeRegression, Nodes
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.regression import Regression, scale_of
+from edgewise.tasks.core.splits import Splits
+
+VALUES = torch.tensor([2.0, 8.0])
 
 
 class Values(Regression):
@@ -33,3 +40,22 @@ def test_loss_and_scores_are_those_of_the_equation() -> None:
 def test_values_that_are_all_the_same_have_the_deviation_one() -> None:
     assert scale_of(torch.tensor([4.0, 4.0])) == (4.0, 1.0)
     assert scale_of(torch.full((7,), 0.1, dtype=torch.float64))[1] == 1.0  # whose mean is rounded
+
+
+def test_a_column_of_values_is_compared_value_by_value() -> None:
+    task = Values(torch.tensor([[1.0], [5.0]]))
+    rows, column = (Batch(complete(2), torch.zeros(2, 1), t, torch.arange(2)) for t in (VALUES, VALUES[:, None]))
+    outputs = torch.tensor([[0.5], [1.0]])
+    assert task.loss(outputs, column) == task.loss(outputs, rows)
+    assert task.score(outputs, column) == task.score(outputs, rows)
+
+
+def test_values_in_a_column_are_those_of_nodes_and_of_graphs() -> None:
+    splits: Splits = {"train": torch.tensor([0]), "valid": torch.tensor([1]), "test": torch.tensor([2])}
+    for values, told in ((torch.rand(3, 1), None), (torch.rand(3, 2), r"one value for each example, .*not \[3, 2\]")):
+        with pytest.raises(DataError, match=told) if told else nullcontext():
+            nodes = NodeRegression("n", Nodes(complete(3), torch.eye(3), values, (), splits))
+            assert torch.equal(nodes.nodes.labels, values[:, 0]) and nodes.mean == float(values[0])
+        with pytest.raises(DataError, match=told) if told else nullcontext():
+            graphs = GraphRegression("g", Graphs((complete(1),) * 3, torch.eye(3), values, splits))
+            assert torch.equal(graphs.graphs.targets, values[:, 0])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.errors import DataError
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.quality import worst
 from edgewise.tasks.core.splits import Split
@@ -32,11 +33,12 @@ class Regression(Task):
         self.mean, self.deviation = scale_of(values)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        wanted = (batch.target - self.mean) / self.deviation
+        wanted = (batch.target.flatten() - self.mean) / self.deviation
         return functional.mse_loss(batch.read(outputs, 1).squeeze(-1), wanted)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        error = (self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)) - batch.target.double()
+        values = self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)
+        error = values - batch.target.double().flatten()
         squares = error.square().sum()
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=error.device)
         return {"loss": squares / self.deviation**2, "rmse": squares, "mae": error.abs().sum(), "count": count}
@@ -54,7 +56,7 @@ class Regression(Task):
         for batch in self.batches(split, size, pattern):
             here = batch.to(device)
             values = self.mean + self.deviation * here.read(model(*here.inputs)).double().squeeze(-1).cpu()
-            pairs.append(torch.stack([values, batch.target.double()]))
+            pairs.append(torch.stack([values, batch.target.double().flatten()]))
         predicted, measured = torch.cat(pairs, 1)
         numbers: Any = self.splits[split]
         made = [
@@ -73,6 +75,16 @@ class Regression(Task):
 
     def preprocessing(self) -> dict[str, Any]:
         return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+
+
+def one_each(values: Tensor) -> Tensor:
+    """The value of each example [N], which may be given in a column [N, 1].
+
+    Errors      DataError for several values of an example
+    """
+    if values.numel() != len(values):
+        raise DataError(f"a regression has one value for each example, [N] or [N, 1], not {list(values.shape)}")
+    return values.flatten()
 
 
 def of_value(subject: Subject, mean: float, deviation: float) -> Subject:

@@ -1,7 +1,7 @@
 """Graph classification and regression: many graphs, one output each; a batch of them is one disjoint graph."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,7 +16,7 @@ from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.regression import Regression
+from edgewise.tasks.core.regression import Regression, one_each
 from edgewise.tasks.core.splits import Split, check_splits
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
@@ -193,6 +193,7 @@ class GraphRegression(Regression, GraphClassification):
     """
 
     def __init__(self, name: str, graphs: Graphs) -> None:
+        graphs = graphs if graphs.targets.ndim == 1 else replace(graphs, targets=one_each(graphs.targets))
         super().__init__(name, graphs)
         self.fit(graphs.targets[graphs.splits["train"]])
 

@@ -1,6 +1,7 @@
 """Node regression: one graph, a value per node, and the nodes whose value is known in each split."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import isnan
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.tasks.core.drawing import Drawing, Parity, Section
-from edgewise.tasks.core.regression import Regression
+from edgewise.tasks.core.regression import Regression, one_each
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.nodes.classification import Nodes
 from edgewise.tasks.nodes.sampled import SampledNodes
@@ -29,6 +30,7 @@ class NodeRegression(Regression, SampledNodes):
     def __init__(
         self, name: str, nodes: Nodes, fanouts: tuple[int, ...] = (), inductive: bool = False, workers: int = 0
     ) -> None:
+        nodes = nodes if nodes.labels.ndim == 1 else replace(nodes, labels=one_each(nodes.labels))
         super().__init__(name, nodes, fanouts, inductive, workers=workers)
         if len(train := nodes.splits["train"]):
             self.fit(nodes.labels[train])
