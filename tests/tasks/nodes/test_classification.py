@@ -132,7 +132,13 @@ def test_a_large_graph_is_drawn_around_one_of_its_nodes(layer: str) -> None:
     edges = torch.stack([torch.cat([ring, ring]), torch.cat([(ring + 1) % count, (ring + 7) % count])])
     graph = Graph.from_edge_index(edges, count).symmetrise()
     rows = torch.arange(count)
-    nodes = Nodes(graph, torch.randn(count, 4), rows % 3, ("a", "b", "c"), {"train": rows, "valid": rows, "test": rows})
+    nodes = Nodes(
+        graph,
+        torch.randn(count, 4),
+        rows % 3,
+        ("a", "b", "c"),
+        {"train": rows[:1], "valid": rows[1:2], "test": rows[2:]},
+    )
     task = NodeClassification("ring", nodes)
     drawn = task.attention(GNN(GNNSettings(layer), task.signature).eval(), None)
     network = drawn.figure
@@ -149,7 +155,7 @@ def test_a_large_graph_is_drawn_around_one_of_its_nodes(layer: str) -> None:
 def test_a_graph_without_edges_is_drawn() -> None:
     rows = torch.arange(3)
     graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
-    nodes = Nodes(graph, torch.eye(3), rows, ("a", "b", "c"), {"train": rows, "valid": rows, "test": rows})
+    nodes = Nodes(graph, torch.eye(3), rows, ("a", "b", "c"), {"train": rows[:1], "valid": rows[1:2], "test": rows[2:]})
     task = NodeClassification("lonely", nodes)
     for layer in ("gat", "sage-mean"):
         drawn = task.attention(GNN(GNNSettings(layer), task.signature).eval(), None)
@@ -196,6 +202,11 @@ def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
         ({"splits": {split: torch.arange(split == "test") for split in SPLITS}}, "no node is in the train"),
         ({"splits": {"train": torch.tensor([3])}}, "the train split has nodes 3 to 3, of 0 to 2"),
         ({"splits": {"train": torch.tensor([True, False, True])}}, "the train split is a mask: mask"),
+        (
+            {"splits": dict.fromkeys(SPLITS, torch.tensor([1, 0, 0]))},
+            "the train split lists node 0 2 times: .* it must be bool",
+        ),
+        ({"splits": dict.fromkeys(SPLITS, torch.tensor([2]))}, "node 2 is in two splits, train and valid"),
         ({"graph": torch.tensor([[0], [1]])}, "must be a Graph, not Tensor"),
     ],
 )

@@ -148,6 +148,23 @@ def check_splits(splits: Mapping[Any, Tensor], labels: Tensor, classes: bool, un
             raise DataError(f"{unit} {int(torch.as_tensor(rows)[lacking][0])} of the {split} split has no label")
 
 
+def check_apart(splits: Mapping[Any, Tensor], unit: str, file: str = "") -> None:
+    """Refuse an example that a split lists twice, as the numbers of a mask do, or that two splits list.
+
+    Symbols     file = begins the DataError's message
+    """
+    parts = {split: torch.as_tensor(rows).long() for split, rows in splits.items()}
+    numbers, times = torch.cat([torch.arange(0), *parts.values()]).unique(return_counts=True)
+    if len(again := numbers[times > 1]) == 0:
+        return
+    found = {split: count for split, rows in parts.items() if (count := int((rows == again[0]).sum()))}
+    for split, count in found.items():
+        if count > 1:
+            told = f"the {split} split lists {unit} {int(again[0])} {count} times: if it is a mask, it must be bool"
+            raise DataError(f"{file}{told}")
+    raise DataError(f"{file}{unit} {int(again[0])} is in two splits, {' and '.join(list(found)[:2])}")
+
+
 def sizes(splits: Mapping[Any, Sized]) -> str:
     """How many examples each split has.
 

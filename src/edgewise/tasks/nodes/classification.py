@@ -22,7 +22,7 @@ from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import SPLITS, Split, check_splits
+from edgewise.tasks.core.splits import SPLITS, Split, check_apart, check_splits
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
@@ -82,6 +82,7 @@ class Nodes:
                 raise DataError(
                     f"the {split} split has nodes {int(nodes.min())} to {int(nodes.max())}, of 0 to {count - 1}"
                 )
+        check_apart(self.splits, "node")
         if self.classes:
             object.__setattr__(self, "labels", self.labels.long())
         check_splits(self.splits, self.labels, bool(self.classes), "node")

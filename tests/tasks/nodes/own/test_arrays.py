@@ -59,6 +59,11 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
         ({"test": None}, "give all or none"),
         ({"test": np.array([4])}, r"test must be a mask \[4\] or nodes from 0 to 3"),
         ({"test": np.array([True])}, "test must be a mask"),
+        (
+            {"test": np.array([0, 0, 0, 1], dtype=np.uint8)},
+            "graph.npz: the test split lists node 0 3 times: if it is a",
+        ),
+        ({"test": np.array([3, 0])}, "graph.npz: node 0 is in two splits, train and test"),
         ({"test": np.array([2])}, "node 2 of the test split has no label"),
         ({"test": np.zeros(4, dtype=bool)}, "no node is in the test split"),
     ],

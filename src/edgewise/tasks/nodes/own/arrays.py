@@ -13,7 +13,7 @@ from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import unread
-from edgewise.tasks.core.splits import SPLITS
+from edgewise.tasks.core.splits import SPLITS, check_apart
 from edgewise.tasks.nodes.classification import read_arrays
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.nodes.own.tables import Reading
@@ -43,6 +43,7 @@ def read_npz(path: Path, how: Reading = PLAIN) -> Given:
     if given and len(given) < len(SPLITS):
         raise DataError(f"{path}: it has {', '.join(given)} of the arrays train, valid and test: give all or none")
     splits = {split: _chosen(path, split, arrays[split], count) for split in given}
+    check_apart(splits, "node", f"{path}: ")
     e = arrays.get(EDGES)
     if e is not None:
         e = e[:, None] if e.ndim == 1 else e
@@ -87,7 +88,7 @@ def _finite(x: Array) -> bool:
 
 
 def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:
-    """The nodes that a mask [N] or a list of nodes names."""
+    """The nodes that a mask [N], which is bool, or a list of nodes names."""
     if array.dtype.kind == "b" and array.shape == (nodes,):
         return torch.from_numpy(np.flatnonzero(array))
     if array.dtype.kind not in "ui" or array.ndim != 1 or not ((array >= 0) & (array < nodes)).all():
