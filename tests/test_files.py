@@ -1,6 +1,7 @@
 """Where caches lie, whatever the home folder is like; and files that appear whole."""
 
 import errno
+import gzip
 import os
 import stat
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.files import cache_path, claimed, folder_name, whole, write_file
+from edgewise.errors import DataError
+from edgewise.files import cache_path, claimed, folder_name, gunzip, whole, write_file
 
 
 @pytest.fixture
@@ -153,3 +155,16 @@ def test_a_folder_is_one_processs_own_until_it_lets_go(tmp_path, monkeypatch):
     monkeypatch.setattr("edgewise.files.lock", moved_before_it_was_locked)
     with claimed(folder) as mine:
         assert not mine
+
+
+def test_gzip_files_one_after_the_other_are_one():
+    members, path = b"".join(map(gzip.compress, (b"one\n", b"", b"two\n"))), Path("a.gz")
+    assert gunzip(path, members, 8) == gunzip(path, members + bytes(9), 8) == b"one\ntwo\n"
+    for content, told in (
+        (members, "more than the 7 bytes"),
+        (members[:-1], "ends too early"),
+        (b"", "ends too early"),
+        (members + b"rubbish", "not an intact gzip file"),
+    ):
+        with pytest.raises(DataError, match=f"a.gz: .*{told}"):
+            gunzip(path, content, 7 if "7" in told else 8)

@@ -1,13 +1,14 @@
 """Files: read within bounds, written whole, and where what one process has prepared is cached for later ones."""
 
 import errno
+import gzip
 import json
 import os
 import sys
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -120,14 +121,20 @@ def check_header(start: bytes) -> None:
 
 
 def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:
-    """What a gzip file holds, or a DataError that names it: damaged, cut off, or longer than max_bytes."""
-    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    with reading(path, "an intact gzip file"):
-        unpacked = reader.decompress(content, max_bytes + 1)
+    """What a gzip file holds, or a DataError that names it: damaged, cut off, or longer than max_bytes.
+
+    Edge cases  several gzip files one after the other are one, and zeros at the end are nothing, as gzip has it
+    """
+    ends_early = DataError(f"{path}: not an intact gzip file (it ends too early)")
+    if not content:
+        raise ends_early
+    with reading(path, "an intact gzip file"), gzip.open(BytesIO(content)) as file:
+        try:
+            unpacked = file.read(max_bytes + 1)
+        except EOFError as error:
+            raise ends_early from error
     if len(unpacked) > max_bytes:
         raise DataError(f"{path}: unpacks to more than the {max_bytes:,} bytes that it may have")
-    if not reader.eof:
-        raise DataError(f"{path}: not an intact gzip file (it ends too early)")
     return unpacked
 
 
