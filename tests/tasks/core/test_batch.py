@@ -1,5 +1,7 @@
 """Batches: cut, moved, and compared with a model's outputs."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from scipy.sparse import eye
@@ -27,6 +29,35 @@ def test_split_gives_every_example_once(count: int, parts: int) -> None:
     assert torch.equal(torch.cat([piece.target for piece in pieces]), batch.target)
     assert max(piece.size for piece in pieces) - min(piece.size for piece in pieces) <= 1
     assert all(piece.graph is batch.graph for piece in pieces)
+
+
+@dataclass
+class Weighted(Batch):
+    weights: torch.Tensor | None = None
+    share: float = 1.0
+
+
+@dataclass
+class WeightedGraphs(DisjointBatch):
+    of_graphs: torch.Tensor | None = None
+    of_nodes: torch.Tensor | None = None
+    levels: torch.Tensor | None = None
+
+
+def test_split_keeps_what_a_subclass_adds() -> None:
+    batch = Weighted(complete(3), torch.randn(5, 3, 4), torch.arange(5), weights=torch.arange(5.0), share=0.5)
+    assert batch.split(1) == [batch]
+    parts = batch.split(2)
+    assert [part.weights.tolist() for part in parts] == [[0, 1, 2], [3, 4]] and [part.share for part in parts] == [
+        0.5
+    ] * 2
+    members, rows = (complete(2), complete(1), complete(2)), torch.arange(5.0)
+    fields = {"members": members, "of_graphs": rows[:3], "of_nodes": rows, "levels": rows[:4]}
+    graphs = WeightedGraphs(Graph.batch(members), rows[:, None], rows[:3], **fields)
+    first, second = graphs.split(2)
+    assert first.of_graphs.tolist() == [0] and second.of_graphs.tolist() == [1, 2]
+    assert first.of_nodes.tolist() == [0, 1] and second.of_nodes.tolist() == [2, 3, 4]
+    assert first.levels is graphs.levels is second.levels
 
 
 def test_split_losses_weighted_by_size_are_the_whole_loss() -> None:

@@ -1,7 +1,7 @@
 """What a model reads at once, and what its loss compares; many graphs are read side by side, without padding."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -102,13 +102,23 @@ class Batch:
         """Cut into `parts` batches whose sizes differ by at most one example.
 
         A batch that cannot be cut so (one whole graph, or fewer examples than parts) is returned `parts` times: the
-        mean of the parts' losses, weighted by their sizes, is the batch's loss either way.
+        mean of the parts' losses, weighted by their sizes, is the batch's loss either way. Of a subclass's own fields
+        tensors with a row for each example are cut, and all others are kept.
         """
+        if parts == 1:
+            return [self]
         whole = any(part is not None for part in (self.rows, self.e, self.u))
         if whole or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
             return [self] * parts
-        pairs = zip(self.x.tensor_split(parts), self.target.tensor_split(parts), strict=True)
-        return [type(self)(self.graph, x, target) for x, target in pairs]
+        own = {name: value for name, value in self._own(Batch).items() if isinstance(value, Tensor) and value.ndim}
+        cut = {"x": self.x, "target": self.target} | {n: rows for n, rows in own.items() if len(rows) == len(self.x)}
+        pieces: dict[str, Any] = {name: rows.tensor_split(parts) for name, rows in cut.items()}
+        return [replace(self, **{name: piece[number] for name, piece in pieces.items()}) for number in range(parts)]
+
+    def _own(self, kind: type["Batch"]) -> dict[str, Any]:
+        """The fields that a subclass adds to those of a kind of batches."""
+        known = {part.name for part in fields(kind)}
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.init and part.name not in known}
 
     def arranged(self, parts: int) -> tuple[Self, tuple[int, ...]]:
         """The same batch with nodes numbered along communities, and the bounds of as many of these; blocks of rows of a
@@ -191,7 +201,12 @@ class DisjointBatch(Batch):
         return cls(Graph.batch(members), x, target, e=e, u=u, members=members)
 
     def split(self, parts: int) -> list[Self]:
-        """Cut between graphs: each part has whole ones, and their numbers differ by at most one."""
+        """Cut between graphs: each part has whole ones, and their numbers differ by at most one.
+
+        Of a subclass's own fields tensors with a row for each graph or node are cut, and all others are kept.
+        """
+        if parts == 1:
+            return [self]
         if len(self.members) < parts:
             return [self] * parts
         made, node, edge = [], 0, 0
@@ -202,7 +217,11 @@ class DisjointBatch(Batch):
             mine, wanted = slice(node, node + nodes), slice(first, last)
             e = None if self.e is None else self.e[edge : edge + edges]
             u = None if self.u is None else self.u[wanted]
-            made.append(self.of(members, self.x[mine], self.target[mine if self.per_node else wanted], e, u))
+            target = self.target[mine if self.per_node else wanted]
+            places = {len(self.x): mine, len(self.members): wanted}
+            own = {name: _rows_of(value, places) for name, value in self._own(DisjointBatch).items()}
+            graph = Graph.batch(members)
+            made.append(replace(self, graph=graph, x=self.x[mine], target=target, e=e, u=u, members=members, **own))
             node, edge = node + nodes, edge + edges
         return made
 
@@ -258,6 +277,12 @@ def batch_of(kind: type[B], batch: Batch) -> B:
     if not isinstance(batch, kind):
         raise ConfigError(f"this task reads batches of the kind {kind.__name__}, not {type(batch).__name__}")
     return batch
+
+
+def _rows_of(value: Any, places: Mapping[int, slice]) -> Any:
+    """The rows of a tensor in the places that are given for one of its length; anything else as it is."""
+    wanted = places.get(len(value)) if isinstance(value, Tensor) and value.ndim else None
+    return value if wanted is None else value[wanted]
 
 
 def moved(graph: Graph, device: torch.device) -> Graph:
