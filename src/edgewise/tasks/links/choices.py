@@ -99,13 +99,15 @@ def own_choices(
             an empty one is not read, as in "who,what,,when".
         fold: Seed of the drawn order.
 
-    Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line without a
-                user or an item, a rating that is no number or a time that is none: `DataError`
+    Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line of another
+                length or without a user or an item, a rating that is no number or a time that is none: `DataError`
     """
     path = Path(file).expanduser()
     table_file = File(path)
     found = _columns(path, table_file.names, columns)
     table = table_file.table(list(found.values()), {found["user"], found["item"], *_texts(found)})
+    if table.problems:
+        raise DataError(*table.problems)
     users, items = (table.texts(found[what]) for what in ("user", "item"))
     for what, cells in (("user", users), ("item", items)):
         if "" in cells:
