@@ -378,3 +378,17 @@ def test_a_finished_run_gives_its_best_weights(tmp_path: Path) -> None:
     assert result.best_step < 6
     fit(Worse(), again, tmp_path / "run", resume=True, **options)
     assert again.map.weight.equal(first.map.weight)
+
+
+@pytest.mark.parametrize(("seen", "error"), [(1.0, nullcontext()), (torch.nan, pytest.raises(NonFiniteError))])
+def test_a_buffer_that_begins_without_an_end_does_not_end_a_training(seen: float, error: Any) -> None:
+    class Masked(GCN):
+        def forward(self, graph: Any, x: Tensor) -> Tensor:
+            self.seen.fill_(seen)
+            return super().forward(graph, x)
+
+    model = Masked(34, 2)
+    model.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+    model.register_buffer("seen", torch.zeros(()))
+    with error:
+        assert fit(karate(), model, steps=2).steps == 2 and int(model.mask.isinf().sum()) == 3

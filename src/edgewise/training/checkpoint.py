@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
@@ -209,6 +210,13 @@ def saved_state(model: nn.Module, whole: bool = False) -> dict[str, Tensor]:
     elsewhere or stay as they are."""
     frozen = {name for name, parameter in model.named_parameters() if not (whole or parameter.requires_grad)}
     return {name: value for name, value in model.state_dict().items() if name not in frozen}
+
+
+def unbounded(model: nn.Module) -> set[str]:
+    """The buffers of a model's state that are not finite, as a mask of -inf: to begin with, no sign of divergence."""
+    weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    state = model.state_dict().items()
+    return {name for name, value in state if name not in weights and not bool(torch.isfinite(value).all())}
 
 
 def load_weights(model: nn.Module, tensors: Tensors, source: Path, whole: bool = False) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -130,8 +130,9 @@ class World:
         else:
             clip_grads_with_norm_(weights, most, norm)
 
-    def non_finite(self, tensors: Mapping[str, Tensor]) -> str | None:
+    def non_finite(self, tensors: Mapping[str, Tensor], but: Collection[str] = ()) -> str | None:
         """The name of the first tensor that holds a NaN or an infinity, on any rank where they share the weights."""
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in but}
         if not self.shard:
             return next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)
         bad = [not bool(torch.isfinite(local(tensor)).all()) for tensor in tensors.values()]

@@ -19,7 +19,7 @@ from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Parts, Task
-from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, write_state
+from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
@@ -129,10 +129,10 @@ class Trainer:
         self.captured = None if second else captured(self.gradient, self.model, self.task, world, config.machine)
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])
-        self.step = 0
+        self.unbounded = unbounded(self.model)
+        self.step, self.stale = 0, 0  # and evaluations since the best one
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
         self.best_weights: dict[str, Tensor] = {}
-        self.stale = 0  # evaluations since then
         self.began = time.perf_counter()
         self.durations: list[float] = []
         if self.settings.log.tensorboard:
@@ -305,7 +305,7 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint, unless a weight is no longer finite; every rank calls it."""
         weights = saved_state(self.model, self.whole)
-        if (name := self.world.non_finite(weights)) is not None:
+        if (name := self.world.non_finite(weights, self.unbounded)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
         memory = optimizer_tensors(self.optimizer, self.model)
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
@@ -386,7 +386,7 @@ class Trainer:
     def diverged(self, loss: float) -> NonFiniteError:
         """The error that names what is no longer finite, where it began: in a weight, the loss or a gradient."""
         gradients = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
-        if (name := self.world.non_finite(self.model.state_dict())) is not None:
+        if (name := self.world.non_finite(self.model.state_dict(), self.unbounded)) is not None:
             what = f"the weight {name!r} was no longer finite after step {self.step - 1}, so the loss is {loss}"
         elif not isfinite(loss):
             what = f"the loss is {loss}"
