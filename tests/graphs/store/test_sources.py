@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from edgewise.errors import DataError
-from edgewise.graphs.store.sources import Names, arrays_of
+from edgewise.graphs import Store, build_store
+from edgewise.graphs.store.sources import Names, arrays_of, edges_of
 from edgewise.tables.reading import pieces
 
 
@@ -54,3 +55,11 @@ def test_an_array_that_promises_more_than_it_holds(tmp_path: Path) -> None:
     np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
     with pytest.raises(DataError, match=r"o\.npy: not a"):
         arrays_of(tmp_path / "o.npy")
+
+
+def test_a_column_without_a_name_is_neither_a_feature_nor_an_attribute(tmp_path) -> None:
+    (tmp_path / "e.csv").write_text(",sender,receiver\n0,1,0\n1,0,1\n")
+    (tmp_path / "n.csv").write_text(",size\n0,5\n1,7\n")
+    assert [e for _, _, e in edges_of(tmp_path / "e.csv", None)] == [None]
+    build_store(tmp_path / "s", [tmp_path / "e.csv"], [tmp_path / "n.csv"])
+    assert Store.open(tmp_path / "s").x.rows(0, 2).tolist() == [[5], [7]]

@@ -70,8 +70,8 @@ def edges_of(
     """(senders, receivers, attributes [*, D]) of a file, some edges at a time.
 
     A table has the columns `sender` and `receiver` (or another pair of `ENDS`, or those chosen), and its other columns
-    are attributes; an array is [2, E] (senders, receivers) or [E, 2]; a safetensors file has `edge_index` [2, E] and,
-    if there are, `edge_attr` [E, D].
+    with a name are attributes; an array is [2, E] (senders, receivers) or [E, 2]; a safetensors file has `edge_index`
+    [2, E] and, if there are, `edge_attr` [E, D].
     """
     if is_table(path):
         columns = names_in(path)
@@ -82,7 +82,7 @@ def edges_of(
                 f"{path}: its columns are {', '.join(columns)}; expected {expected}, ...: give --ends FROM,TO"
             )
         for table in pieces(path, called, called if names else (), ROWS):
-            rest = [column for column in table.columns if column not in called]
+            rest = [column for column in table.columns if column and column not in called]
             e = np.stack([table.numbers(column) for column in rest], 1).astype(np.float32) if rest else None
             ends = [names.find(table, end) if names else _numbered(table, end) for end in called]
             yield ends[0], ends[1], e
@@ -218,7 +218,7 @@ class NodeColumns:
         self.count += len(rows)
 
     def _add_rows(self, table: Table, about: Mapping[str, str]) -> None:
-        features = tuple(column for column in table.columns if column not in about.values())
+        features = tuple(column for column in table.columns if column and column not in about.values())
         self._has({*about} | {"x" for _ in features}, str(table.path))
         if features != (self.features or features):
             raise DataError(f"{table.path}: its features are {', '.join(features)}; before: {', '.join(self.features)}")
