@@ -37,7 +37,8 @@ def test_it_says_what_the_model_says(loaded):
     graph = torch.cdist(*[torch.from_numpy(atoms.positions)] * 2) <= 3
     edges = (graph & ~torch.eye(5, dtype=torch.bool)).nonzero().T
     x = torch.cat([torch.from_numpy(atoms.positions), torch.zeros(5, 3), torch.full((5, 1), 29.0)], -1)
-    y = loaded.model(Graph.from_edge_index(edges, num_nodes=5), x).detach()
+    assert {w.dtype for w in loaded.model.parameters()} == {torch.float32}  # the calculator has a copy
+    y = loaded.model.double()(Graph.from_edge_index(edges, num_nodes=5), x).detach()
     assert loaded.task.zero == 3.5
     assert np.allclose(atoms.get_potential_energies(), y[:, 0] + 3.5)
     assert atoms.get_potential_energy() == pytest.approx(float(y[:, 0].sum()) + 5 * 3.5)

@@ -1,5 +1,6 @@
 """A trained potential as an ASE calculator: energies and forces for ASE's dynamics."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def calculator(run: Path | str | LoadedRun) -> Any:
         from ase.calculators.calculator import Calculator, all_changes
     except ImportError as error:
         raise EdgewiseError(f"a calculator is one of ASE's: {installing('atoms')}") from error
-    potential, zero, known = model.double().eval(), task.zero, set(task.frames.numbers.tolist())
+    potential, zero, known = deepcopy(model).double().eval(), task.zero, set(task.frames.numbers.tolist())
 
     class PotentialCalculator(Calculator):  # type: ignore[misc]
         implemented_properties = ("energy", "free_energy", "energies", "forces")
