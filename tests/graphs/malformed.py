@@ -72,6 +72,23 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
         "offsets is on meta",
     ),
     ("a drawing of a word", lambda: draw("complete"), "draw takes a Graph, not a str"),
+    (
+        "offsets whose difference wraps",  # the process ended
+        lambda: Graph.from_csr([0, 2**63 - 1, -5, 3], [0, 1, 2], 3),
+        r"offsets must never fall: offsets\[2\] = -5 < 9223372036854775807",
+    ),
+    (
+        "documents whose length wraps",
+        lambda: Graph.from_cu_seqlens([0, 2**63 - 1, -5, 3]),
+        r"cu_seqlens must never fall: cu_seqlens\[2\] = -5 < 9223372036854775807",
+    ),
+    (
+        "members whose size wraps",
+        lambda: Graph.from_pyg(
+            SimpleNamespace(edge_index=[[], []], num_nodes=3, ptr=torch.tensor([0, 2**63 - 1, -5, 3]))
+        ),
+        "ptr must rise from 0 to the number of nodes, 3",
+    ),
     ("a ragged list", edges([[0, 1], [1]]), "not a ragged or non-numeric list"),
     ("words in a list", edges([["a"], ["b"]]), "not a ragged or non-numeric list"),
     ("numbers too large", edges([[2**70], [0]]), "not a ragged or non-numeric list"),

@@ -82,14 +82,24 @@ def csr(offsets: Any, senders: Any, num_senders: int) -> tuple[Tensor, Tensor]:
         raise GraphError("offsets must have I + 1 entries, so at least one: the leading 0")
     if int(offsets[0]) != 0:
         raise GraphError(f"offsets must start with 0, not {int(offsets[0])}")
-    falls = (offsets.diff() < 0).nonzero()
-    if len(falls):
-        i = int(falls[0])
-        raise GraphError(f"offsets must never fall: offsets[{i + 1}] = {int(offsets[i + 1])} < {int(offsets[i])}")
+    never_fall(offsets, "offsets")
     if int(offsets[-1]) != senders.shape[0]:
         raise GraphError(f"offsets must end at the number of edges, {senders.shape[0]}, not at {int(offsets[-1])}")
     in_range(senders, num_senders, "edge", "sender", f"the graph has {num_senders} senders")
     return offsets, senders
+
+
+def falls(bounds: Tensor) -> Tensor:
+    """bool [N - 1]: the next bound is less. Compared, since a difference of two int64 may wrap around."""
+    return bounds[1:] < bounds[:-1]
+
+
+def never_fall(bounds: Tensor, name: str) -> None:
+    """Raise GraphError for bounds of which one is less than that before it."""
+    found = falls(bounds).nonzero()
+    if len(found):
+        i = int(found[0])
+        raise GraphError(f"{name} must never fall: {name}[{i + 1}] = {int(bounds[i + 1])} < {int(bounds[i])}")
 
 
 def stored(graph: Any, start: int = 0, stop: int | None = None) -> None:
@@ -100,7 +110,7 @@ def stored(graph: Any, start: int = 0, stop: int | None = None) -> None:
     offsets, senders = graph._compact
     rows = offsets[start:] if stop is None else offsets[start : stop + 1]
     first, last = int(rows[0]), int(rows[-1])
-    right = 0 <= first <= last <= len(senders) and bool((rows.diff() >= 0).all())
+    right = 0 <= first <= last <= len(senders) and not bool(falls(rows).any())
     right = right and (stop is not None or last - first == len(senders))
     if right and last > first:
         least, most = senders[first:last].aminmax()

@@ -221,9 +221,11 @@ class Exchange(Adjacency):
         graph, ptr = cls.from_edge_index(edges, nodes), getattr(data, "ptr", None)
         if ptr is None:
             return graph
-        sizes = checks.index_tensor(ptr, "ptr", axes=1).diff()
-        if int(sizes.sum()) != graph.num_receivers or bool((sizes < 0).any()):
+        bounds = checks.index_tensor(ptr, "ptr", axes=1)
+        ends = bounds[:1].tolist() + bounds[-1:].tolist()
+        if ends != [0, graph.num_receivers] or bool(checks.falls(bounds).any()):
             raise GraphError(f"ptr must rise from 0 to the number of nodes, {graph.num_receivers}, not {ptr.tolist()}")
+        sizes = bounds.diff()
         member = torch.repeat_interleave(sizes)
         across = (member[graph.senders] != member[graph.receivers]).nonzero()
         if len(across):

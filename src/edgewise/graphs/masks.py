@@ -117,12 +117,8 @@ def _lengths(bounds: Any, name: str) -> Tensor:
     bounds = checks.index_tensor(bounds, name, axes=1)
     if len(bounds) == 0 or int(bounds[0]) != 0:
         raise GraphError(f"{name} must start with 0, and say then where each document stops, not {bounds.tolist()[:8]}")
-    lengths = bounds.diff()
-    falls = (lengths < 0).nonzero()
-    if len(falls):
-        i = int(falls[0])
-        raise GraphError(f"{name} must never fall: {name}[{i + 1}] = {int(bounds[i + 1])} < {int(bounds[i])}")
-    return lengths
+    checks.never_fall(bounds, name)
+    return bounds.diff()
 
 
 def _checked(mask: Tensor) -> Tensor:
