@@ -8,6 +8,7 @@ import torch
 
 from edgewise import Graph
 from edgewise.graphs import build_store
+from edgewise.graphs.store.layout import MANIFEST, Manifest, Writer
 
 NODES, EDGES = 500, 3000
 
@@ -34,4 +35,16 @@ def labelled(folder: Path, dtype: torch.dtype | None = None) -> Path:
         **{part: torch.arange(NODES) % 4 == n for n, part in enumerate(("train", "valid", "test"))},
     }
     build_store(folder, [(senders, receivers, e)], [nodes], features=dtype)
+    return folder
+
+
+def written(folder: Path, nodes: int, edges: int, **arrays: torch.Tensor) -> Path:
+    """A store of any arrays, as somebody else may write it: files, hashes and manifest agree with each other."""
+    folder.mkdir()
+    stored = {}
+    for name, array in arrays.items():
+        writer = Writer(folder, name, array.dtype, tuple(array.shape[1:]))
+        writer.write(array)
+        stored[name] = writer.finish()
+    (folder / MANIFEST).write_text(Manifest(nodes, edges, stored).to_json())
     return folder

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise import Graph
+from edgewise import Graph, aggregate
 from edgewise.errors import DataError, GraphError
+from edgewise.graphs import Store
 from edgewise.graphs.store.layout import START, check_store
-from graphs.store.stores import in_memory, labelled
+from graphs.store.stores import in_memory, labelled, written
 
 
 @pytest.fixture
@@ -127,3 +128,59 @@ def test_a_store_without_edges(tmp_path: Path) -> None:
     graph = Graph.open(tmp_path / "store")
     assert (graph.num_receivers, graph.num_edges) == (4, 0)
     assert graph.edge_index().equal(torch.empty(2, 0, dtype=torch.int64))
+
+
+ROWS, SENDERS = torch.tensor([0, 0, 1]), torch.zeros(1, dtype=torch.int32)  # of two nodes and one edge
+
+
+@pytest.mark.parametrize(
+    ("nodes", "change", "message"),
+    [
+        (-1, {"offsets": torch.empty(0, dtype=torch.int64)}, "it has -1 nodes and 1 edges"),
+        (2, {"offsets": ROWS.int()}, r"its offsets are I32 \[3\], and must be I64 with one axis"),
+        (2, {"offsets": ROWS.double()}, r"its offsets are F64 \[3\], and must be I64"),
+        (2, {"offsets": ROWS[:, None].expand(3, 2)}, r"its offsets are I64 \[3, 2\], and must be I64 with one axis"),
+        (2, {"senders": torch.tensor([0.7])}, r"its senders are F32 \[1\], and must be I32 or I64 with one axis"),
+        (2, {"names": SENDERS, "name_ends": ROWS[:2]}, r"its names are I32 \[1\], and must be U8"),
+        (2, {"name_ends": ROWS}, "its name_ends do not fit 2 nodes"),
+        (2, {"train": ROWS.float()}, r"its train are F32 \[3\], and must be I64"),
+    ],
+)
+def test_arrays_that_would_be_misread_are_refused(
+    tmp_path: Path, nodes: int, change: dict[str, torch.Tensor], message: str
+) -> None:
+    """Their bytes were read as those of other numbers, some of them behind their end."""
+    store = written(tmp_path / "store", nodes, 1, **({"offsets": ROWS, "senders": SENDERS} | change))
+    for read in (Graph.open, check_store):
+        with pytest.raises(DataError, match=message):
+            read(store)
+
+
+def test_offsets_whose_differences_wrap_are_named(tmp_path: Path) -> None:
+    """`check_store` passed them, and `aggregate` ended the process."""
+    wraps = torch.tensor([0, 2**63 - 1, -5, 3])
+    store = written(tmp_path / "store", 3, 3, offsets=wraps, senders=torch.zeros(3, dtype=torch.int32))
+    with pytest.raises(DataError, match=r"offsets\.safetensors: offsets that fall"):
+        check_store(store)
+    with pytest.raises(DataError, match="a row's offsets or senders are out of range"):
+        aggregate(Graph.open(store), torch.ones(3, 4))
+    late = written(tmp_path / "late", 2, 1, offsets=torch.tensor([1, 1, 1]), senders=SENDERS)
+    with pytest.raises(DataError, match=r"offsets\.safetensors: it starts with 1, not with 0"):
+        check_store(late)
+
+
+@pytest.mark.parametrize(
+    ("ends", "node", "message"),
+    [
+        ([10**15, 10**15], 0, "it ends with 1,000,000,000,000,000, not with 3"),
+        ([-5, 3], 0, "name_ends that fall"),
+        ([3, 2], 1, "name_ends that fall"),
+    ],
+)
+def test_names_that_end_elsewhere_are_named(tmp_path: Path, ends: list[int], node: int, message: str) -> None:
+    names = {"name_ends": torch.tensor(ends), "names": torch.tensor([*b"abc"], dtype=torch.uint8)}
+    store = written(tmp_path / "store", 2, 1, offsets=ROWS, senders=SENDERS, **names)
+    with pytest.raises(DataError, match=f"the name of node {node} would go from .* of 3 bytes"):
+        Store.open(store).name(node)
+    with pytest.raises(DataError, match=message):
+        check_store(store)

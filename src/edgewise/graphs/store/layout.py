@@ -28,6 +28,7 @@ from torch import Tensor
 
 from edgewise.errors import DataError
 from edgewise.files import MAX_JSON, claimed, flush, make_folder, path_of, read_json, reading
+from edgewise.graphs.checks import falls
 from edgewise.memory import SHARE, machine
 
 MANIFEST, FORMAT, LAYOUT = "manifest.json", "edgewise store", 1
@@ -44,6 +45,13 @@ TYPES: dict[str, torch.dtype] = {
     "BOOL": torch.bool, "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
 }  # fmt: skip
 NAMES = {dtype: name for name, dtype in TYPES.items()}
+NUMBERS = {  # the arrays with one axis, which are read as one of these types, in C++ too
+    "offsets": (torch.int64,),
+    "senders": (torch.int32, torch.int64),
+    "labels": (torch.int32, torch.int64),
+    **dict.fromkeys(("train", "valid", "test", "name_ends"), (torch.int64,)),
+    "names": (torch.uint8,),
+}
 
 
 def mapped_edges(store: Path | str) -> tuple[int, Tensor, Tensor]:
@@ -193,17 +201,7 @@ class Manifest:
                 raise ValueError(f"its layout is {content['layout']!r:.40}, and this version reads {LAYOUT}")
             arrays = {name: _stored(store, name, known) for name, known in content["arrays"].items()}
             nodes, edges = int(content["nodes"]), int(content["edges"])
-            for name, length in {
-                "offsets": nodes + 1,
-                "senders": edges,
-                "x": nodes,
-                "labels": nodes,
-                "e": edges,
-            }.items():
-                if (name in arrays and arrays[name].shape[:1] != (length,)) or (
-                    name in ("offsets", "senders") and name not in arrays
-                ):
-                    raise ValueError(f"its {name} do not fit {nodes:,} nodes and {edges:,} edges")
+            _check_shapes(arrays, nodes, edges)
             classes, features = (tuple(map(str, content[part])) for part in ("classes", "features"))
             manifest = cls(nodes, edges, arrays, classes, features, dict(content["about"]))
         for name, stored in arrays.items():
@@ -218,6 +216,21 @@ def _stored(store: Path, name: str, known: dict[str, Any]) -> Stored:
     return Stored(path, TYPES[known["dtype"]], tuple(known["shape"]), sha256=str(known["sha256"]))
 
 
+def _check_shapes(arrays: dict[str, Stored], nodes: int, edges: int) -> None:
+    """ValueError for arrays of other lengths, axes or types than a store has, which C++ would misread."""
+    if min(nodes, edges) < 0:
+        raise ValueError(f"it has {nodes:,} nodes and {edges:,} edges")
+    lengths = {"offsets": nodes + 1, "senders": edges, "e": edges} | dict.fromkeys(("x", "labels", "name_ends"), nodes)
+    for name, length in lengths.items():
+        missing = name in ("offsets", "senders") and name not in arrays
+        if missing or (name in arrays and arrays[name].shape[:1] != (length,)):
+            raise ValueError(f"its {name} do not fit {nodes:,} nodes and {edges:,} edges")
+    for name, types in NUMBERS.items():
+        if name in arrays and (arrays[name].dtype not in types or len(arrays[name].shape) != 1):
+            found = f"{NAMES[arrays[name].dtype]} {list(arrays[name].shape)}"
+            raise ValueError(f"its {name} are {found}, and must be {' or '.join(NAMES[t] for t in types)} with one axis")
+
+
 def _check_file(name: str, stored: Stored) -> None:
     with reading(stored.path, "an array of this store"), stored.path.open("rb") as file:
         if file.read(START) != stored.header(name):
@@ -227,26 +240,31 @@ def _check_file(name: str, stored: Stored) -> None:
 
 
 def check_store(store: Path | str) -> Manifest:
-    """Compare every byte of a store with its hash, and every offset and sender with their bounds.
+    """Compare every byte of a store with its hash, and every offset, sender and end of a name with their bounds.
 
     Errors      DataError that names the file
     Cost        reads all of it once
     """
     manifest = Manifest.read(store)
+    ends = {"offsets": manifest.edges}  # where arrays end that never fall
+    if "names" in manifest.arrays:
+        ends["name_ends"] = manifest.arrays["names"].shape[0]
     for name, stored in manifest.arrays.items():
         digest, last = hashlib.sha256(), 0
         for rows in stored.pieces(BLOCK // max(1, stored.row_bytes)):
             digest.update(_bytes(rows))
-            if name == "offsets":
-                if bool((rows.diff(prepend=torch.tensor([last])) < 0).any()):
-                    raise DataError(f"{stored.path}: offsets that fall")
+            if name in ends:
+                if int(rows[0]) < last or bool(falls(rows).any()):
+                    raise DataError(f"{stored.path}: {name} that fall")
                 last = int(rows[-1])
             if name == "senders" and len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < manifest.nodes:
                 raise DataError(f"{stored.path}: a sender that is none of {manifest.nodes:,} nodes")
         if digest.hexdigest() != stored.sha256:
             raise DataError(f"{stored.path} is damaged: its sha256 is not what the manifest says")
-        if name == "offsets" and last != manifest.edges:
-            raise DataError(f"{stored.path}: it ends at edge {last:,} of {manifest.edges:,}")
+        if name == "offsets" and (first := int(stored.rows(0, 1))):
+            raise DataError(f"{stored.path}: it starts with {first:,}, not with 0")
+        if last != ends.get(name, last):
+            raise DataError(f"{stored.path}: it ends with {last:,}, not with {ends[name]:,}")
     return manifest
 
 

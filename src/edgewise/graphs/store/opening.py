@@ -62,5 +62,8 @@ class Store:
         if ends is None or names is None:
             return str(node)
         bounds = ends.rows(max(node - 1, 0), node + 1).tolist()
-        start = bounds[0] if node else 0
-        return bytes(names.rows(start, bounds[-1]).numpy().tobytes()).decode("utf-8", "replace")
+        start, stop = bounds[0] if node else 0, bounds[-1]
+        if not 0 <= start <= stop <= names.shape[0]:
+            where = f"from {start:,} to {stop:,} of {names.shape[0]:,} bytes"
+            raise DataError(f"{ends.path}: the name of node {node} would go {where}; `edgewise store check` says more")
+        return bytes(names.rows(start, stop).numpy().tobytes()).decode("utf-8", "replace")
