@@ -189,7 +189,10 @@ def test_sizes_are_carried_where_they_still_hold() -> None:
     assert batch.subgraph([1, 3, 4]).sizes.tolist() == [1, 2]
     assert batch.subgraph([2, 3]).sizes.tolist() == [0, 2]
     assert batch.union(complete(5)).sizes.tolist() == [5]
-    assert batch.rows(1, 3).sizes.tolist() == [2]
+    assert batch.rows(1, 3).sizes.tolist() == [1, 1]
+    assert batch.rows(1, 5).rows(2, 4).sizes.tolist() == [0, 2]
+    assert batch.rows(1, 3).keep_edges(torch.tensor([True, False, True])).sizes.tolist() == [1, 1]
+    assert batch.rows(0, 5).membership() == batch.membership()
 
 
 def test_rules_without_loops_stay_symbolic_in_a_batch() -> None:

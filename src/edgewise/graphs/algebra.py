@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.errors import GraphError, a_kind
 from edgewise.graphs import checks
@@ -18,6 +19,8 @@ Forms = dict[str, Any]  # what `Adjacency._of` takes: rule, _ranges, or offsets 
 
 class Algebra(Adjacency):
     """The operations on a graph, or on several, whose result is a graph."""
+
+    _batch: Self | None = None  # of rows of a batch: all of it, but its edges
 
     @derived
     def _transposed(self) -> tuple[Self, Tensor]:
@@ -137,6 +140,8 @@ class Algebra(Adjacency):
     def rows(self, start: int, stop: int) -> Self:
         """The same graph for receivers start, ..., stop - 1 alone; they keep their positions.
 
+        Edge cases  rows of a batch are a batch, too: its members have the nodes that are among the rows, or none
+
         >>> from edgewise.graphs import causal
         >>> causal(5).rows(3, 4)  # one step of cached decoding
         Graph(1 receivers at offset 3, 5 senders, Causal())
@@ -154,7 +159,17 @@ class Algebra(Adjacency):
             senders = self._compact[1] if self.is_mapped else self.senders
             here = senders[int(offsets[0]) : int(offsets[-1])].to(torch.int64)
             forms |= {"offsets": offsets - offsets[0], "senders": here}
+        if len(self.sizes) > 1:
+            bounds = functional.pad(self.sizes.cumsum(0), (1, 0)).clamp(start, stop)
+            forms |= {"sizes": bounds.diff(), "_batch": self._edgeless() if self._batch is None else self._batch}
         return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
+
+    def _edgeless(self) -> Self:
+        """The members of a batch, to be asked for their sizes alone."""
+        nodes = self.num_receivers, self.num_senders, self.offset
+        return self._of(
+            *nodes, self.device, rule=self.rule if isinstance(self.rule, Blocks) else None, sizes=self.sizes
+        )
 
     def keep_edges(self, mask: Tensor) -> Self:
         """The graph of those edges for which a bool mask [E], in the graph's order, is true.
@@ -201,6 +216,8 @@ class Algebra(Adjacency):
         """The graph of other forms on the same nodes; sizes = None where it is no batch any more."""
         if sizes is not None:
             forms["sizes"] = sizes
+            if self._batch is not None:
+                forms["_batch"] = self._batch
         return self._of(self.num_receivers, self.num_senders, self.offset, self.device, **forms)
 
     def _with_rule(self, rule: Rule, sizes: Tensor | None) -> Self:
@@ -279,9 +296,9 @@ def _both(first: Rule, second: Rule) -> Rule:
     return second if isinstance(first, Complete) else Both(first, second)
 
 
-def _common_sizes(graph: Adjacency, other: Adjacency, verb: str) -> Tensor | None:
+def _common_sizes(graph: Algebra, other: Algebra, verb: str) -> Tensor | None:
     """The sizes of both graphs, if those agree; the graphs must be on the same nodes."""
-    if not isinstance(other, Adjacency):
+    if not isinstance(other, Algebra):
         raise GraphError(f"{verb} takes another Graph, not {checks.shown(other)}")
     mine, theirs = (
         f"{g.num_receivers} receivers at offset {g.offset} and {g.num_senders} senders on {g.device}"
@@ -290,4 +307,11 @@ def _common_sizes(graph: Adjacency, other: Adjacency, verb: str) -> Tensor | Non
     if mine != theirs:
         raise GraphError(f"{verb} needs graphs on the same nodes: one has {mine}, the other {theirs}")
     single = graph.sizes.shape[0] == other.sizes.shape[0] == 1  # which a compiled function sees without the numbers
-    return graph.sizes if single or torch.equal(graph.sizes, other.sizes) else None
+    return graph.sizes if single or (_alike(graph, other) and _alike(graph._batch, other._batch)) else None
+
+
+def _alike(graph: Adjacency | None, other: Adjacency | None) -> bool:
+    """Whether two batches, if they are some, have members of the same sizes."""
+    if graph is None or other is None:
+        return graph is other
+    return torch.equal(graph.sizes, other.sizes)

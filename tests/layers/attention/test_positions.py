@@ -1,12 +1,16 @@
 import math
+import pickle
+from functools import partial
 
 import pytest
 import torch
 
 from edgewise import ConfigError, Graph, GraphError, ShapeError, causal, complete
+from edgewise.graphs.patterns.line import strided_parts
 from edgewise.layers import (
     ALiBiAttention,
     Buckets,
+    FactorisedAttention,
     Learned,
     LinearAttention,
     MultiHeadAttention,
@@ -17,12 +21,49 @@ from edgewise.layers import (
     TransformerXLAttention,
     positions,
 )
+from edgewise.layers.attention.positions import sender_positions
 from layers.parity import leaf
 
 
 def test_positions_follow_rows_and_restart_in_every_member_of_a_batch():
     assert positions(causal(6).rows(4, 6)).tolist() == [4, 5]
     assert positions(Graph.batch([complete(2), complete(0), complete(3)])).tolist() == [0, 1, 0, 1, 2]
+
+
+BATCHES = {
+    "ranges": Graph.batch([causal(3), causal(0), causal(4)]),
+    "a rule": Graph.from_cu_seqlens([0, 3, 3, 7], causal=True),
+    "edges": Graph.batch([Graph.from_edge_index([[0], [2]], 3), Graph.from_edge_index([[3, 1], [0, 2]], 4)]),
+    "two sides": Graph.batch([complete(3, 2), complete(4, 5)]),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_rows_of_a_batch_keep_their_positions_in_its_members(name):
+    """They counted over the whole batch."""
+    batch = BATCHES[name]
+    for first, last in ((0, 7), (3, 7), (2, 5), (4, 4), (1, 2)):
+        for rows in (batch.rows(first, last), batch.rows(1, 7).rows(max(first, 1) - 1, last - 1) if first else batch):
+            assert torch.equal(positions(rows), positions(batch)[first:last])
+            assert torch.equal(sender_positions(rows), sender_positions(batch))
+            assert torch.equal(positions(pickle.loads(pickle.dumps(rows))), positions(rows))  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_layers_on_rows_of_a_batch_compute_what_they_compute_on_all_of_it(name):
+    batch, x = BATCHES[name], torch.randn(7, 8)
+    senders = torch.randn(batch.num_senders, 8)
+    for layer in (Sinusoidal(8), Learned(5, 8)):
+        assert torch.equal(layer(batch.rows(2, 5), x[2:5]), layer(batch, x)[2:5])
+    for layer in (
+        MultiHeadAttention(8, 2, rotary=Rotary(4)),
+        ALiBiAttention(8, 2),
+        T5Attention(8, 2, Buckets(6, 4)),
+        FactorisedAttention(8, 2, partial(strided_parts, stride=2)),
+    ):
+        if isinstance(layer, FactorisedAttention) and not batch.is_square:
+            continue  # its patterns are of one side
+        assert torch.allclose(layer(batch.rows(2, 5), (x[2:5], senders)), layer(batch, (x, senders))[2:5], atol=1e-6)
 
 
 def test_sinusoids_are_their_formula():

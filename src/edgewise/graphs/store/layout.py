@@ -228,7 +228,9 @@ def _check_shapes(arrays: dict[str, Stored], nodes: int, edges: int) -> None:
     for name, types in NUMBERS.items():
         if name in arrays and (arrays[name].dtype not in types or len(arrays[name].shape) != 1):
             found = f"{NAMES[arrays[name].dtype]} {list(arrays[name].shape)}"
-            raise ValueError(f"its {name} are {found}, and must be {' or '.join(NAMES[t] for t in types)} with one axis")
+            raise ValueError(
+                f"its {name} are {found}, and must be {' or '.join(NAMES[t] for t in types)} with one axis"
+            )
 
 
 def _check_file(name: str, stored: Stored) -> None:

@@ -19,6 +19,11 @@ from edgewise.layers.plain.linear import check_dense, check_real
 from edgewise.layers.plain.sides import check_nodes
 
 
+def batch_of(graph: Graph) -> Graph:
+    """The batch of which a graph is some rows, without its edges; any other graph as it is."""
+    return graph if graph._batch is None else graph._batch
+
+
 @cached
 def positions(graph: Graph) -> Tensor:
     """The position of every receiver, int64 [I], computed once per graph.
@@ -29,11 +34,14 @@ def positions(graph: Graph) -> Tensor:
         [2, 3]
         >>> positions(Graph.batch([causal(2), causal(3)])).tolist()
         [0, 1, 0, 1, 2]
+        >>> positions(Graph.batch([causal(2), causal(3)]).rows(1, 4)).tolist()
+        [1, 0, 1]
     """
     i = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
     if len(graph.sizes) == 1:
         return i
-    first = graph.sizes.cumsum(0) - graph.sizes
+    whole = batch_of(graph).sizes
+    first = whole.cumsum(0) - whole
     return i - first.repeat_interleave(graph.sizes)
 
 
@@ -48,10 +56,11 @@ def sender_positions(graph: Graph) -> Tensor:
     """
     if graph.sizes.shape[0] == 1:
         return torch.arange(graph.num_senders, device=graph.device)
-    if isinstance(graph.rule, Blocks):
-        sizes = torch.tensor(graph.rule.senders, device=graph.device)
-    elif graph.num_receivers == graph.num_senders:
-        sizes = graph.sizes
+    batch = batch_of(graph)
+    if isinstance(batch.rule, Blocks):
+        sizes = torch.tensor(batch.rule.senders, device=graph.device)
+    elif batch.num_receivers == batch.num_senders:
+        sizes = batch.sizes
     else:
         raise GraphError(
             f"positions of the senders of {graph} are not known: a batch of graphs with two sides, not all of them "
@@ -211,7 +220,9 @@ def _turns(graph: Graph, channels: int, base: float, stretch: float, dtype: torc
 
 @cached
 def _longest(graph: Graph) -> int:
-    """How many nodes the largest member has."""
+    """How many positions of a member its receivers are within, at most."""
+    if graph._batch is not None:
+        return int(positions(graph).max()) + 1 if graph.num_receivers else 0
     return int(graph.sizes.max()) if len(graph.sizes) else 0
 
 

@@ -18,7 +18,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate, attend, dropout
 from edgewise.kernels.scores import Bias, Score
 from edgewise.layers.attention.attention import PositionalAttention
-from edgewise.layers.attention.positions import Sinusoidal, positions, sender_positions, sinusoids
+from edgewise.layers.attention.positions import Sinusoidal, batch_of, positions, sender_positions, sinusoids
 from edgewise.layers.plain.examples import Example
 
 
@@ -43,7 +43,7 @@ def relative_bias(graph: Graph, table: Tensor) -> Bias:
 
 def _on_one_line(graph: Graph) -> bool:
     """Whether i − j is the distance of receiver i and sender j: not so in a batch of graphs with two sides."""
-    return graph.is_square or graph.sizes.shape[0] == 1
+    return batch_of(graph).is_square or graph.sizes.shape[0] == 1
 
 
 def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:

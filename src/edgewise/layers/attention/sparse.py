@@ -12,7 +12,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import PositionalAttention
-from edgewise.layers.attention.positions import Rotary
+from edgewise.layers.attention.positions import Rotary, batch_of
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
@@ -77,13 +77,16 @@ def within(graph: Graph, parts: Parts) -> tuple[Graph, ...]:
         >>> near.num_edges, far.num_edges
         (7, 6)
     """
-    if len(graph.sizes) > 1:  # every member of a batch starts at 0
-        laid = [Graph.batch(members) for members in zip(*map(parts, graph.sizes.tolist()), strict=True)]
+    sizes = batch_of(graph).sizes.tolist() if len(graph.sizes) > 1 else []
+    if sizes:  # every member of a batch starts at 0
+        laid = [Graph.batch(members) for members in zip(*map(parts, sizes), strict=True)]
+        if graph._batch is not None:
+            laid = [part.rows(graph.offset, graph.offset + graph.num_receivers) for part in laid]
     else:
         patterns = parts(max(graph.offset + graph.num_receivers, graph.num_senders))
         nodes = (graph.num_receivers, graph.num_senders, graph.offset)
         laid = [Graph(pattern.rule, *nodes) for pattern in patterns if pattern.rule is not None]
     laid = [part.to(graph.device) for part in laid]
-    if isinstance(graph.rule, Blocks) and graph.rule.senders == tuple(graph.sizes.tolist()):
+    if isinstance(graph.rule, Blocks) and graph.rule.senders == tuple(batch_of(graph).sizes.tolist()):
         return tuple(laid)  # a batch of complete graphs, which holds whatever stays inside its members
     return tuple(graph.intersection(part) for part in laid)
