@@ -53,6 +53,16 @@ def test_disc() -> None:
     assert everywhere.transpose()[0] == everywhere
 
 
+@pytest.mark.parametrize("torus", [False, True])
+@pytest.mark.parametrize("radius", [1, 2, 3, 5, 5**0.5, 8**0.5, 13**0.5])
+def test_a_disc_lists_the_edges_of_its_mask_beside_a_whole_radius_too(radius: float, torus: bool) -> None:
+    for less in (0.0, 4e-16, 1e-12, 1e-9, 4e-9, 3e-8, 1e-6):
+        for graph in (disc(11, 12, radius - less, torus), disc(11, 12, radius + less, torus)):
+            edges = Graph.from_edge_index(graph.edge_index(), 132)
+            assert torch.equal(edges.dense_mask(), graph.dense_mask())
+    assert disc(11, 12, radius - 4e-16, torus) == disc(11, 12, radius, torus)
+
+
 @pytest.mark.parametrize("graph", [disc(3, 0), disc(0, 3), grid(3, 0)])
 def test_a_plane_without_pixels_has_no_ranges(graph: Graph) -> None:
     assert graph.num_edges == 0

@@ -1,5 +1,6 @@
 """Patterns in the plane: the pixels of an image of height x width, row by row."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -143,19 +144,24 @@ class Disc(Pixels):
     torus: bool = False
 
     @property
+    def square(self) -> int:
+        """The largest square of a distance within it, which is a whole number; a radius of 2.99999999999 is 3."""
+        return int(min(self.radius * self.radius, self.height**2 + self.width**2) + 1e-9)
+
+    @property
     def reach(self) -> int:
         """How many rows up or down the farthest neighbours lie."""
-        return int(self.radius)
+        return math.isqrt(self.square)
 
     def half_width(self, down: int) -> int:
         """How many columns the disc reaches to each side, so many rows up or down."""
-        return int((self.radius**2 - down**2) ** 0.5 + 1e-9)
+        return math.isqrt(self.square - down**2)
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down, across = self.apart(i, j)
         if self.torus:
             down, across = torch.minimum(down, self.height - down), torch.minimum(across, self.width - across)
-        return down.square() + across.square() <= self.radius**2 + 1e-9
+        return down.square() + across.square() <= self.square
 
     def intervals(self, i: Tensor, senders: int) -> Intervals:
         if self.width == 0:
@@ -197,6 +203,7 @@ def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> G
     height, width = whole_number(height, "height"), whole_number(width, "width")
     if not (isinstance(radius, int | float) and 0 <= radius < float("inf")):
         raise GraphError(f"radius must be a finite number of at least 0, not {radius!r}")
-    if torus and 2 * int(radius) + 1 > min(height, width):
+    rule = Disc(height, width, float(radius), bool(torus))
+    if torus and 2 * rule.reach + 1 > min(height, width):
         raise GraphError(f"a radius of {radius:g} reaches around a torus of {height} x {width} pixels")
-    return Graph(Disc(height, width, float(radius), bool(torus)))
+    return Graph(rule)
