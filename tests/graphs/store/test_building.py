@@ -322,3 +322,23 @@ def test_a_large_number_does_not_make_a_file_of_gigabytes(tmp_path):
         build_store(tmp_path / "store", [([0, 1, 1_050_000_000], [1, 2, 0], None)])
     assert list(tmp_path.iterdir()) == []
     assert build_store(tmp_path / "store", [([0, 1, 100_000], [1, 2, 0], None)]).nodes == 100_001
+
+
+@pytest.mark.parametrize("place", [".", "", "/"])
+def test_a_store_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="a store gets a folder of its own, .*: name a new one, not"):
+        build_store(place, [([0], [0], None)])
+
+
+def test_a_node_in_two_parts_is_named(tmp_path: Path) -> None:
+    """It was in the last of them alone."""
+    train = {"x": torch.ones(2, 1), **{part: torch.tensor([part == "train", False]) for part in ("train", "valid", "test")}}
+    both = {"x": torch.ones(2, 1), **{part: torch.tensor([False, part != "train"]) for part in ("train", "valid", "test")}}
+    with pytest.raises(DataError, match=r"nodes\[1\]: node 3 is in valid and in test: a node is in one of them"):
+        build_store(tmp_path / "store", [([0], [0], None)], [train, both])
+
+
+def test_rows_of_any_width_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 5_000_000), np.int8))
+    assert build_store(tmp_path / "store", [([0], [0], None)], [tmp_path / "x.npy"]).arrays["x"].shape == (1, 5_000_000)

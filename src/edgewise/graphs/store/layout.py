@@ -277,6 +277,8 @@ def writing_store(store: Path) -> Iterator[Path]:
     Errors      DataError: something of that name is there already, another process is writing it, or it cannot be
                 written, as on a full disk
     """
+    if not store.name:  # such as . or /, beside which nothing can be written and then get their name
+        raise DataError(f"a store gets a folder of its own, which is made for it: name a new one, not {str(store)!r}")
     part = store.with_name(f".writing-{store.name}")
     try:
         _check_free(store)

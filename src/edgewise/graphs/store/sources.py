@@ -103,7 +103,7 @@ def edges_of(
     rows = None if attributes is None else sum(attributes.shape[:1])  # a single number has none
     if rows is not None and rows != sides[0].shape[0]:
         raise DataError(f"{path}: edge_attr has {rows:,} rows for {sides[0].shape[0]:,} edges")
-    step = NUMBERS // (1 if attributes is None else 1 + attributes.row_bytes // 4)
+    step = max(1, NUMBERS // (1 if attributes is None else 1 + attributes.row_bytes // 4))
     for first in range(0, sides[0].shape[0], step):
         last = min(first + step, sides[0].shape[0])
         ends = [as_array(side.rows(first, last)) for side in sides]
@@ -177,7 +177,7 @@ class NodeColumns:
         for name in arrays.keys() - {"x"}:
             if arrays[name].shape != (count,) or arrays[name].dtype.is_floating_point:
                 raise DataError(f"{path}: {name} must be whole numbers [{count}], not {_listed(arrays)}")
-        step = NUMBERS // max(1, width)
+        step = max(1, NUMBERS // max(1, width))
         for first in range(0, count, step):
             last = min(first + step, count)
             self.add({name: array.rows(first, last) for name, array in arrays.items()}, str(path))
@@ -283,8 +283,12 @@ class NodeColumns:
         if masks and len(masks) < len(PARTS):
             raise DataError(f"{where}: it has {', '.join(masks)} of the masks train, valid and test: give all or none")
         if masks:
+            before = sum(map(len, self.splits))
             code = np.zeros(count, np.int8)
             for number, part in enumerate(PARTS, start=1):
+                if (twice := np.flatnonzero(masks[part] & (code > 0))).size:
+                    node, other = before + int(twice[0]), PARTS[code[twice[0]] - 1]
+                    raise DataError(f"{where}: node {node:,} is in {other} and in {part}: a node is in one of them")
                 code[masks[part]] = number
             self.splits.append(code)
 
