@@ -89,6 +89,11 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
         ),
         "ptr must rise from 0 to the number of nodes, 3",
     ),
+    (
+        "a mask of a batch",  # which was ignored
+        lambda: Graph.from_mask(torch.ones(2, 2, dtype=torch.bool), batch=5),
+        "batch and head are for a function of them",
+    ),
     ("a ragged list", edges([[0, 1], [1]]), "not a ragged or non-numeric list"),
     ("words in a list", edges([["a"], ["b"]]), "not a ragged or non-numeric list"),
     ("numbers too large", edges([[2**70], [0]]), "not a ragged or non-numeric list"),

@@ -120,3 +120,12 @@ def test_a_long_path_is_refined_to_its_symmetry():
     c = refine(path)
     assert torch.equal(c, c.flip(0))
     assert len(c.unique()) == 100
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_colours_that_do_not_fit_are_named(order: int) -> None:
+    pair = [Graph.from_edge_index([[0, 1], [1, 0]], 2)] * 2
+    with pytest.raises(ShapeError, match="a tensor for each of 2 graphs, not 1 tensors"):
+        refinement_classes(pair, order, [torch.tensor([0, 1])])
+    with pytest.raises(ShapeError, match=r"colours must be a tensor of 2 integers \[N\], not a list"):
+        refinement_classes(pair, order, [[0, 1], [0, 1]])  # type: ignore[list-item]

@@ -65,6 +65,8 @@ class Masks(Adjacency):
             mask, num_receivers = mask.mask_mod, lengths[0] if num_receivers is None else num_receivers
             num_senders = lengths[1] if num_senders is None else num_senders
         if isinstance(mask, Tensor):
+            if (batch, head) != (None, None):
+                raise GraphError("batch and head are for a function of them: a mask that is a tensor is of all alike")
             given = [size * block for size in _checked(mask).shape]
             num_receivers = given[0] if num_receivers is None else num_receivers
             num_senders = given[1] if num_senders is None else num_senders

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from edgewise.errors import GraphError, ShapeError
+from edgewise.errors import GraphError, ShapeError, a_kind
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 
@@ -74,10 +74,12 @@ def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence
     """
     if len(graphs) == 0 or order not in (1, 2):
         raise GraphError(f"refinement_classes takes graphs and order 1 or 2, not {len(graphs)} graphs, order {order}")
+    if colors is not None and len(colors) != len(graphs):
+        raise ShapeError(f"colors must be a tensor for each of {len(graphs)} graphs, not {len(colors)} tensors")
     if order == 2:
         histograms = [_mixed(c).sum() for c in _refined_pairs(graphs, colors)]
     else:
-        together = refine(Graph.batch(graphs), None if colors is None else torch.cat(list(colors)))
+        together = refine(Graph.batch(graphs), None if colors is None else torch.cat(list(map(_start, graphs, colors))))
         parts = together.split([graph.num_receivers for graph in graphs])
         histograms = [_mixed(part + 1).sum() for part in parts]
     return torch.stack(histograms).unique(return_inverse=True)[1]
@@ -109,6 +111,8 @@ def _start(graph: Graph, colors: Tensor | None) -> Tensor:
     graph.require_square("colour refinement")
     if colors is None:
         return torch.ones(graph.num_receivers, dtype=torch.int64, device=graph.device)
+    if not isinstance(colors, Tensor):
+        raise ShapeError(f"colours must be a tensor of {graph.num_receivers} integers [N], not {a_kind(colors)}")
     if colors.shape != (graph.num_receivers,) or colors.is_floating_point():
         raise ShapeError(f"colours must be {graph.num_receivers} integers [N], not {colors.dtype} {list(colors.shape)}")
     return colors.to(graph.device, torch.int64)

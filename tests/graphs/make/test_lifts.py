@@ -53,3 +53,8 @@ def test_1_wl_takes_lifts_of_one_base_for_one_graph():
 def test_a_seed_is_no_generator():
     with pytest.raises(GraphError, match=r"torch.Generator\(\).manual_seed\(0\) makes one"):
         random_lift(Graph.from_edge_index([[0], [1]], num_nodes=2), 0)
+
+
+@pytest.mark.parametrize("twisted", [False, True])
+def test_a_base_without_edges_has_a_lift_without_nodes(twisted: bool) -> None:
+    assert cai_furer_immerman(Graph.from_edge_index([[], []], 3), twisted).num_receivers == 0

@@ -106,3 +106,8 @@ def test_circulants_are_networkxs(skip):
 def test_steps_that_make_no_circulant_are_refused(steps):
     with pytest.raises(GraphError, match="less than half of 6"):
         circulant(6, steps)
+
+
+def test_graphs_without_edges_or_nodes() -> None:
+    assert circulant(6, ()) == Graph.from_edge_index([[], []], 6)
+    assert rook(0) == Graph.from_edge_index([[], []], 0)

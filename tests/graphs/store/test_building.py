@@ -333,8 +333,14 @@ def test_a_store_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_node_in_two_parts_is_named(tmp_path: Path) -> None:
     """It was in the last of them alone."""
-    train = {"x": torch.ones(2, 1), **{part: torch.tensor([part == "train", False]) for part in ("train", "valid", "test")}}
-    both = {"x": torch.ones(2, 1), **{part: torch.tensor([False, part != "train"]) for part in ("train", "valid", "test")}}
+    train = {
+        "x": torch.ones(2, 1),
+        **{part: torch.tensor([part == "train", False]) for part in ("train", "valid", "test")},
+    }
+    both = {
+        "x": torch.ones(2, 1),
+        **{part: torch.tensor([False, part != "train"]) for part in ("train", "valid", "test")},
+    }
     with pytest.raises(DataError, match=r"nodes\[1\]: node 3 is in valid and in test: a node is in one of them"):
         build_store(tmp_path / "store", [([0], [0], None)], [train, both])
 

@@ -33,11 +33,12 @@ def cai_furer_immerman(base: Graph, twisted: bool = False) -> Graph:
     """
     nodes: list[tuple[int, frozenset[int]]] = []
     links = _links(base)
+    first = min((u for u, _ in links), default=0)
     for v in range(base.num_receivers):
         own = [number for number, link in enumerate(links) if v in link]
         if len(own) > MOST_LINKS:
             raise GraphError(f"node {v} of the base has {len(own)} edges, more than {MOST_LINKS}")
-        odd = int(twisted and v == min(min(link) for link in links))
+        odd = int(twisted and v == first)
         sizes = range(odd, len(own) + 1, 2) if own else ()
         nodes += [(v, frozenset(chosen)) for size in sizes for chosen in combinations(own, size)]
     number = {(u, v): n for n, (u, v) in enumerate(links)}

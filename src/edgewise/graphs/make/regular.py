@@ -136,7 +136,7 @@ def circulant(nodes: int, steps: Sequence[int]) -> Graph:
             f"steps {list(steps)} must differ, and each be more than 0 and less than half of {nodes} nodes"
         )
     i = torch.arange(nodes)
-    ends = torch.cat([torch.stack([i, (i + step) % nodes]) for step in steps], 1)
+    ends = torch.stack([i.repeat(len(steps)), torch.cat([i[:0], *((i + step) % nodes for step in steps)])])
     return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), nodes)
 
 
@@ -146,7 +146,8 @@ def _ring(points: Sequence[int]) -> list[tuple[int, int]]:
 
 def _sharing(sets: Sequence[AbstractSet[Any]]) -> Tensor:
     """The adjacency of sets, neighbours where they meet."""
-    return torch.tensor([[int(a is not b and not a.isdisjoint(b)) for a in sets] for b in sets])
+    shared = [int(a is not b and not a.isdisjoint(b)) for b in sets for a in sets]
+    return torch.tensor(shared, dtype=torch.int64).view(len(sets), len(sets))
 
 
 def _latin(square: Sequence[Sequence[int]]) -> Tensor:

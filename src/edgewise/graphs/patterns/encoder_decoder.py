@@ -8,6 +8,7 @@ from typing import Self
 import torch
 
 from edgewise.errors import GraphError
+from edgewise.graphs.checks import several, whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.patterns.blocks import complete
 from edgewise.graphs.patterns.line import causal
@@ -53,6 +54,10 @@ class EncoderDecoderGraph:
         Symbols     pattern(n) = the encoder's graph over a source of n positions
         Errors      no pair, or not one target for each source
         """
+        sources, targets = (
+            [whole_number(n, f"a length of {name}") for n in several(lengths, f"{name} must be lengths")]
+            for name, lengths in (("sources", sources), ("targets", targets))
+        )
         if len(sources) != len(targets) or not sources:
             raise GraphError(f"{len(sources)} sources and {len(targets)} targets: give one or more, as many of each")
         laid = {n: pattern(n) for n in set(sources)}
