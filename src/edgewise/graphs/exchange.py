@@ -73,7 +73,7 @@ class Exchange(Adjacency):
         """
         with torch.inference_mode(False):  # what it makes would be copied
             nodes, offsets, senders = mapped_edges(store)
-        return cls._of(nodes, nodes, offsets=offsets, _compact=(offsets, senders), _store=str(store))
+        return cls._of(nodes, nodes, offsets=offsets, _compact=(offsets, senders), _store=str(Path(store).absolute()))
 
     def __getstate__(self) -> dict[str, Any]:
         stored = vars(self).get("_store")

@@ -44,9 +44,9 @@ class Masks(Adjacency):
                     batch, head = b, h; block: an entry, or a position of the function, is `block` receivers or senders
         Errors      GraphError for a mask that is not bool, of another shape, or that depends on b or h without `batch`
                     or `head`: a graph is the same for every head, and `Graph.batch` joins graphs of members
-        Edge cases  complete, causal and window masks and those of documents become rules, others ranges where those
-                    are the smaller form, or edges; the last block may be smaller. The graph of a function is where the
-                    tensors are that it reads
+        Edge cases  where edges are the smaller form, as below two senders for each receiver on average, they are kept;
+                    else complete, causal and window masks and those of documents become rules, and others ranges; the
+                    last block may be smaller. The graph of a function is where the tensors are that it reads
         Cost        time O(I J / block²), once; memory of the graph, and of 16 M pairs at most
 
         >>> from edgewise.graphs import Graph, draw

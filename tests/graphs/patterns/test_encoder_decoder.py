@@ -54,7 +54,7 @@ def test_the_three_graphs_must_be_over_the_same_nodes(cross):
 def test_lengths_may_be_tensors_and_are_whole_numbers():
     pairs = EncoderDecoderGraph.of(torch.tensor([2, 3]), torch.tensor([3, 1]))
     assert pairs == EncoderDecoderGraph.of([2, 3], [3, 1])
-    with pytest.raises(GraphError, match="a length of targets must be a whole number, not 0.5"):
+    with pytest.raises(GraphError, match="a length of targets must be a whole number"):
         EncoderDecoderGraph.of([1], [0.5])
     with pytest.raises(GraphError, match="sources must be lengths, not an int"):
         EncoderDecoderGraph.of(1, [1])

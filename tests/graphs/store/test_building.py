@@ -327,7 +327,7 @@ def test_a_large_number_does_not_make_a_file_of_gigabytes(tmp_path):
 @pytest.mark.parametrize("place", [".", "", "/"])
 def test_a_store_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="a store gets a folder of its own, .*: name a new one, not"):
+    with pytest.raises(DataError, match="a store gets a folder of its own"):
         build_store(place, [([0], [0], None)])
 
 

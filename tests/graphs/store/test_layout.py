@@ -39,6 +39,16 @@ def test_a_graph_is_mapped_and_pickled_by_its_path(store: Path) -> None:
     assert not any(part.is_inference() for part in opened._compact)
 
 
+def test_a_store_that_was_opened_by_a_relative_path_is_found_from_elsewhere(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(store.parent)
+    state = pickle.dumps(Graph.open(store.name))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert pickle.loads(state) == in_memory()  # noqa: S301 - our own
+
+
 def test_opening_reads_no_edges(store: Path) -> None:
     began = time.perf_counter()
     graph = Graph.open(store)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.sparse import csc_matrix, csr_matrix
 
-from edgewise.errors import ShapeError
+from edgewise.errors import GraphError, ShapeError
 from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.0]], dtype=torch.float64)
@@ -131,3 +131,15 @@ def test_parts_call_hooks_and_read_sparse_features(sparse: SparseFeatures) -> No
         linear.parts(DENSE, 3)
     with pytest.raises(ShapeError, match="this layer's weights float64"):
         Linear(4, 2).double().parts(DENSE.float(), 2)
+
+
+def test_rows_of_sparse_features_are_those_of_the_dense_ones():
+    x = SparseFeatures.from_scipy(csr_matrix(np.arange(20.0).reshape(5, 4) % 3))
+    mask = torch.tensor([True, False, False, True, False])
+    for rows in (torch.tensor([3, 0, 3]), [4, 1], slice(1, 4), slice(None, None, 2), mask, ~mask, []):
+        assert torch.equal(x[rows].to_dense(), x.to_dense()[rows])
+    for rows in (torch.tensor([5]), [-1]):
+        with pytest.raises(GraphError, match=r"entry 0: row .* is out of range: there are features of 5 nodes"):
+            x[rows]
+    with pytest.raises(GraphError, match=r"a mask of nodes must have shape \[5\], not \[6\]"):
+        x[torch.ones(6, dtype=torch.bool)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, forms
-from edgewise.graphs.checks import shown
+from edgewise.graphs.checks import in_range, index_tensor, node_list, shown
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
@@ -78,8 +79,16 @@ class SparseFeatures:
         weight = self.weight.to(device=device, dtype=dtype)
         return SparseFeatures(self.graph if device is None else self.graph.to(device), weight)
 
-    def __getitem__(self, rows: Tensor) -> SparseFeatures:
-        """The features of some nodes."""
+    def __getitem__(self, rows: Tensor | slice | Sequence[int]) -> SparseFeatures:
+        """The features of some nodes, by their numbers [M], a bool mask [N] or a slice; GraphError for other nodes."""
+        count = self.graph.num_receivers
+        if isinstance(rows, slice):
+            rows = torch.arange(count, device=self.device)[rows]
+        elif isinstance(rows, Tensor) and rows.dtype == torch.bool:
+            rows = node_list(rows, count)
+        else:
+            rows = index_tensor(rows, "rows", axes=1)
+            in_range(rows, count, "entry", "row", f"there are features of {count} nodes")
         starts, stops = self.graph.offsets[rows], self.graph.offsets[rows + 1]
         entries = forms.senders_of(starts[:, None], stops[:, None])
         shape = len(rows), self.graph.num_senders, 0, self.device
