@@ -78,3 +78,19 @@ def test_sparse_features_give_what_dense_ones_give():
 def test_coordinates_are_needed():
     with pytest.raises(ShapeError, match="needs u"):
         MoNet(5, 4)(messy_graph(), torch.zeros(7, 5))
+
+
+def test_the_two_sides_of_a_pair_may_be_as_many():
+    layer, edges = MoNet(1, 1, coordinates=DegreeCoordinates(2)), [[0, 0], [0, 1]]
+    two, three = (Graph.from_edge_index(edges, num_nodes=senders, num_receivers=2) for senders in (2, 3))
+    y = layer(two, (torch.ones(2, 1), torch.ones(2, 1)))
+    assert torch.equal(y, layer(three, (torch.ones(2, 1), torch.ones(3, 1))))
+    layer.coordinates = OfAnEdge()
+    layer(two, (torch.ones(2, 1), torch.ones(2, 1)))
+
+
+class OfAnEdge(torch.nn.Module):
+    """Coordinates of one's own, which know of no pairs."""
+
+    def forward(self, graph: Graph, dtype: torch.dtype) -> torch.Tensor:
+        return torch.ones(graph.num_edges, 2, dtype=dtype)

@@ -169,3 +169,15 @@ def test_a_compiled_layer_and_readout_serve_batches_of_any_size():
         torch.testing.assert_close(compiled(graph, x), model(graph, x))
         frames.append(counted.frame_count)
     assert frames[1] == frames[3]
+
+
+def test_the_two_sides_of_a_pair_may_be_as_many():
+    """A sender's degree is the number of its receivers, with or without a third sender whom nobody hears."""
+    layer, edges = GCN(1, 1, bias=False), [[0, 0], [0, 1]]
+    layer.linear.weight.data.fill_(1.0)
+    for senders in (2, 3):
+        graph = Graph.from_edge_index(edges, num_nodes=senders, num_receivers=2)
+        y = layer(graph, (torch.zeros(2, 1), torch.ones(senders, 1)))
+        assert torch.allclose(y.flatten(), torch.tensor(0.5).sqrt().expand(2))
+    one_way = Graph.from_edge_index([[1], [0]], num_nodes=2)  # receiver 1 hears nobody: an entry was 1/√0
+    assert renormalised(one_way, torch.float32, paired=True)[1].tolist() == [1.0]

@@ -7,6 +7,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
+from edgewise.layers.graph.gcn import degrees_of_senders
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_real
 from edgewise.layers.plain.sides import Sides, both_sides, check_edges
@@ -16,8 +17,9 @@ class DegreeCoordinates(nn.Module):
     """Pseudo-coordinates of every edge from the degrees of its ends, for graphs whose nodes have no position.
 
     Equation    u_ij = tanh(A (deg(i)^-½, deg(j)^-½) + b)
-    Symbols     linear = A, b; deg = number of senders; dimensions = length of u_ij
-    Shapes      called coordinates(graph, dtype) -> [E, dimensions]
+    Symbols     linear = A, b; deg = number of senders, of a sender that is no receiver the number of its receivers;
+                paired = whether receivers and senders are two kinds of nodes; dimensions = length of u_ij
+    Shapes      called coordinates(graph, dtype, paired=False) -> [E, dimensions]
     Edge cases  an in-degree of 0 counts as 1
     Cost        O(E dimensions); the degrees are read once per graph
     Reference   Monti et al., 2017, §5.2
@@ -35,15 +37,15 @@ class DegreeCoordinates(nn.Module):
         super().__init__()
         self.linear = nn.Linear(2, dimensions)
 
-    def forward(self, graph: Graph, dtype: torch.dtype) -> Tensor:
-        return torch.tanh(self.linear(_degrees_of_ends(graph, dtype)))
+    def forward(self, graph: Graph, dtype: torch.dtype, paired: bool = False) -> Tensor:
+        return torch.tanh(self.linear(_degrees_of_ends(graph, dtype, paired)))
 
 
 @cached
-def _degrees_of_ends(graph: Graph, dtype: torch.dtype) -> Tensor:
+def _degrees_of_ends(graph: Graph, dtype: torch.dtype, paired: bool) -> Tensor:
     """d^-½ of each edge's receiver and sender, [E, 2]."""
-    of_senders = graph.in_degrees() if graph.is_square else graph.out_degrees()
-    d_i, d_j = (d.clamp(min=1).double().rsqrt().unsqueeze(-1) for d in (graph.in_degrees(), of_senders))
+    both = graph.in_degrees(), degrees_of_senders(graph, paired)
+    d_i, d_j = (d.clamp(min=1).double().rsqrt().unsqueeze(-1) for d in both)
     return torch.cat(ends(graph, d_i, d_j), -1).to(dtype)
 
 
@@ -90,7 +92,9 @@ class MoNet(nn.Module):
         if u is None:
             if self.coordinates is None:
                 raise ShapeError("MoNet without coordinates of its own needs u [E, dimensions]")
-            u = self.coordinates(graph, theta_x.dtype)
+            by_degrees = isinstance(self.coordinates, DegreeCoordinates)  # others know the graph and the dtype alone
+            paired = {"paired": True} if by_degrees and isinstance(x, tuple) else {}
+            u = self.coordinates(graph, theta_x.dtype, **paired)
         check_edges(graph, u, self.mean.shape[1])
         check_real(u)
         distance = (u.unsqueeze(-2) - self.mean).square() / (self.deviation.square() + 1e-15)

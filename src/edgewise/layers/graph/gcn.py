@@ -31,12 +31,25 @@ def renormalised(
         [0.5, 0.5, 0.5, 0.5]
     """
     loops = graph if paired else with_loops(graph, torch.empty(graph.num_senders, 0), None)[0]
-    return loops, _entries(loops, dtype) if degrees is None else _normalised(loops, degrees, dtype)
+    return loops, _entries(loops, dtype, paired) if degrees is None else _normalised(loops, degrees, dtype)
 
 
 @cached
-def _entries(loops: Graph, dtype: torch.dtype) -> Tensor:
-    return _normalised(loops, loops.in_degrees() if loops.is_square else loops.out_degrees(), dtype)
+def _entries(loops: Graph, dtype: torch.dtype, paired: bool) -> Tensor:
+    return _normalised(loops, degrees_of_senders(loops, paired), dtype)
+
+
+def degrees_of_senders(graph: Graph, paired: bool) -> Tensor:
+    """How many senders each sender has itself, [J]; where senders are no receivers, how many receivers it has.
+
+    Symbols     paired = whether receivers and senders are two kinds of nodes, as many of each or not
+
+    Example
+        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
+        >>> degrees_of_senders(arrow, paired=False).tolist(), degrees_of_senders(arrow, paired=True).tolist()
+        ([0, 1], [1, 0])
+    """
+    return graph.in_degrees() if graph.is_square and not paired else graph.out_degrees()
 
 
 def _normalised(loops: Graph, of_senders: Tensor, dtype: torch.dtype) -> Tensor:
