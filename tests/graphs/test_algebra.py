@@ -1,5 +1,7 @@
 """Graphs from graphs, against the same operation on dense counts."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -201,3 +203,15 @@ def test_rules_without_loops_stay_symbolic_in_a_batch() -> None:
     assert batch.ranges() is not None
     assert torch.equal(batch.multiplicity(), dense_batch(molecules))
     assert causal(3).add_self_loops().rule == Causal()
+
+
+def test_a_batch_of_pairs_knows_the_sizes_of_both_sides():
+    batch = Graph.batch([complete(1, 2), Graph.from_edge_index([[0], [1]], num_nodes=1, num_receivers=2)])
+    for graph in (batch, deepcopy(batch), batch.coalesce(), batch.keep_edges(batch.senders < 2)):
+        assert (graph.sizes.tolist(), graph.sender_sizes.tolist(), graph.is_square) == ([1, 2], [2, 1], False)
+    assert Graph.batch([batch, complete(3)]).sender_sizes.tolist() == [2, 1, 3]
+    turned = batch.transpose()[0]
+    assert (turned.sizes.tolist(), turned.sender_sizes.tolist()) == ([2, 1], [1, 2])
+    assert batch.union(Graph.batch([complete(1), complete(2)])).sizes.tolist() == [3]
+    with pytest.raises(GraphError, match="same nodes"):
+        batch.add_self_loops()

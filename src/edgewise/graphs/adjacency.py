@@ -138,7 +138,7 @@ class Adjacency:
         fields = {"num_receivers": num_receivers, "num_senders": num_senders, "offset": offset}
         fields |= {"device": torch.device(device), "rule": None, "_order": None} | {k: lasting(forms[k]) for k in forms}
         fields["is_complete"] = isinstance(fields["rule"], Complete)
-        fields["is_square"] = num_receivers == num_senders and offset == 0
+        fields["is_square"] = num_receivers == num_senders and offset == 0 and "sender_sizes" not in forms
         self.__dict__.update(fields, _definition=tuple(fields), _memo={}, _versions=[])
         for name in forms:
             self.watch(name, fields[name])

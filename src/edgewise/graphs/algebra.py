@@ -33,6 +33,8 @@ class Algebra(Adjacency):
             forms["_order"] = self._order[by_sender]
         if self.is_square:
             forms["sizes"] = self.sizes
+        elif "sender_sizes" in self._definition:
+            forms |= {"sizes": self.sender_sizes, "sender_sizes": self.sizes}
         return self._of(self.num_senders, self.num_receivers, device=self.device, **forms), by_sender
 
     def transpose(self) -> tuple[Self, Tensor]:
@@ -44,6 +46,21 @@ class Algebra(Adjacency):
         ([[1, 2, 2], [0, 0, 1]], [0, 1, 2])
         """
         return self._transposed
+
+    @derived
+    def sender_sizes(self) -> Tensor:
+        """Senders of each member of a batch, int64 [G]; [J] for a single graph. Where I and J are the same: `sizes`.
+
+        >>> from edgewise.graphs import Graph, complete
+        >>> batch = Graph.batch([complete(1, 2), complete(2, 1)])  # as many receivers as senders, but no member has
+        >>> batch.sizes.tolist(), batch.sender_sizes.tolist(), batch.is_square
+        ([1, 2], [2, 1], False)
+        """
+        if self.is_square:
+            return self.sizes
+        if self.sizes.shape[0] == 1:
+            return torch.tensor([self.num_senders], device=self.device)
+        raise GraphError(f"how many senders the members of {self} have is not known: attend in each graph by itself")
 
     @derived
     def _looped(self) -> Self:
@@ -166,10 +183,7 @@ class Algebra(Adjacency):
 
     def _edgeless(self) -> Self:
         """The members of a batch, to be asked for their sizes alone."""
-        nodes = self.num_receivers, self.num_senders, self.offset
-        return self._of(
-            *nodes, self.device, rule=self.rule if isinstance(self.rule, Blocks) else None, sizes=self.sizes
-        )
+        return self._with(self.sizes, rule=self.rule if isinstance(self.rule, Blocks) else None)
 
     def keep_edges(self, mask: Tensor) -> Self:
         """The graph of those edges for which a bool mask [E], in the graph's order, is true.
@@ -200,7 +214,7 @@ class Algebra(Adjacency):
         if not members:
             raise GraphError("a batch needs at least one graph")
         for number, graph in enumerate(members):
-            if not isinstance(graph, Adjacency):
+            if not isinstance(graph, Algebra):
                 raise GraphError(f"graph {number} of the batch is {a_kind(graph)}, not a Graph")
             if graph.offset:
                 raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
@@ -210,14 +224,15 @@ class Algebra(Adjacency):
         receivers, senders = sum(g.num_receivers for g in members), sum(g.num_senders for g in members)
         forms = _batch_of_blocks(members) or _batch_of_ranges(members) or _batch_of_edges(members)
         forms["sizes"] = torch.cat([g.sizes for g in members])
+        if not all(g.num_receivers == g.num_senders and "sender_sizes" not in g._definition for g in members):
+            forms["sender_sizes"] = torch.cat([g.sender_sizes for g in members])
         return cls._of(receivers, senders, device=members[0].device, **forms)
 
     def _with(self, sizes: Tensor | None, **forms: Any) -> Self:
         """The graph of other forms on the same nodes; sizes = None where it is no batch any more."""
         if sizes is not None:
             forms["sizes"] = sizes
-            if self._batch is not None:
-                forms["_batch"] = self._batch
+            forms |= {name: getattr(self, name) for name in ("_batch", "sender_sizes") if name in self._definition}
         return self._of(self.num_receivers, self.num_senders, self.offset, self.device, **forms)
 
     def _with_rule(self, rule: Rule, sizes: Tensor | None) -> Self:
@@ -307,11 +322,16 @@ def _common_sizes(graph: Algebra, other: Algebra, verb: str) -> Tensor | None:
     if mine != theirs:
         raise GraphError(f"{verb} needs graphs on the same nodes: one has {mine}, the other {theirs}")
     single = graph.sizes.shape[0] == other.sizes.shape[0] == 1  # which a compiled function sees without the numbers
-    return graph.sizes if single or (_alike(graph, other) and _alike(graph._batch, other._batch)) else None
+    return graph.sizes if single or (_alike(graph._batch, other._batch) and _alike(graph, other)) else None
 
 
-def _alike(graph: Adjacency | None, other: Adjacency | None) -> bool:
+def _alike(graph: Algebra | None, other: Algebra | None) -> bool:
     """Whether two batches, if they are some, have members of the same sizes."""
     if graph is None or other is None:
         return graph is other
-    return torch.equal(graph.sizes, other.sizes)
+    return torch.equal(graph.sizes, other.sizes) and torch.equal(_senders(graph), _senders(other))
+
+
+def _senders(graph: Algebra) -> Tensor:
+    """Senders of each member where they are known, or else its receivers."""
+    return graph.sender_sizes if graph.is_square or "sender_sizes" in graph._definition else graph.sizes

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, GraphError, ShapeError, causal, complete
+from edgewise.graphs import blocks
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.layers import (
     ALiBiAttention,
@@ -153,18 +154,20 @@ def test_rotary_keys_start_anew_in_every_member_of_a_batch(layer):
     ],
 )
 def test_pairs_of_texts_side_by_side_are_each_as_alone(layer):
-    """Receivers and senders of the second member start at 0, on both sides."""
+    """Receivers and senders of the second member start at 0, on both sides, be they as many altogether or not."""
     layer = layer().double()
-    x, senders = leaf(5, 8), leaf(7, 8)
-    both = layer(Graph.batch([complete(2, 3), complete(3, 4)]), (x, senders))
-    first, second = layer(complete(2, 3), (x[:2], senders[:3])), layer(complete(3, 4), (x[2:], senders[3:]))
-    assert torch.allclose(both, torch.cat([first, second]), atol=1e-12)
+    for members in ([complete(2, 3), complete(3, 4)], [complete(6, 8), complete(8, 6)]):
+        x, senders = leaf(sum(g.num_receivers for g in members), 8), leaf(sum(g.num_senders for g in members), 8)
+        i, j = members[0].num_receivers, members[0].num_senders
+        wanted = torch.cat([layer(members[0], (x[:i], senders[:j])), layer(members[1], (x[i:], senders[j:]))])
+        as_edges = [Graph.from_edge_index(g.edge_index(), g.num_senders, g.num_receivers) for g in members]
+        for batch in (Graph.batch(members), Graph.batch(as_edges)):
+            assert torch.allclose(layer(batch, (x, senders)), wanted, atol=1e-12)
 
 
-def test_where_senders_of_a_batch_start_must_be_known():
-    sparse = Graph.batch([Graph.from_edge_index([[0], [1]], num_nodes=3, num_receivers=2)] * 2)
-    with pytest.raises(GraphError, match="keeps the sizes of its receivers alone"):
-        MultiHeadAttention(8, 2, rotary=Rotary(4))(sparse, (torch.randn(4, 8), torch.randn(6, 8)))
+def test_blocks_in_a_batch_are_one_member_on_both_sides():
+    graph = Graph.batch([blocks([2, 3]), complete(2)])
+    assert sender_positions(graph).tolist() == positions(graph).tolist() == [0, 1, 2, 3, 4, 0, 1]
 
 
 @pytest.mark.parametrize("layer", [Sinusoidal, Rotary])

@@ -8,11 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
-from edgewise.graphs.rule import Blocks
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import check_dense, check_real
@@ -47,7 +46,7 @@ def positions(graph: Graph) -> Tensor:
 
 @cached
 def sender_positions(graph: Graph) -> Tensor:
-    """The position of every sender, int64 [J], computed once per graph; GraphError where a batch does not know it.
+    """The position of every sender, int64 [J], computed once per graph.
 
     Example
         >>> from edgewise.graphs import Graph, complete
@@ -56,16 +55,7 @@ def sender_positions(graph: Graph) -> Tensor:
     """
     if graph.sizes.shape[0] == 1:
         return torch.arange(graph.num_senders, device=graph.device)
-    batch = batch_of(graph)
-    if isinstance(batch.rule, Blocks):
-        sizes = torch.tensor(batch.rule.senders, device=graph.device)
-    elif batch.num_receivers == batch.num_senders:
-        sizes = batch.sizes
-    else:
-        raise GraphError(
-            f"positions of the senders of {graph} are not known: a batch of graphs with two sides, not all of them "
-            "complete, keeps the sizes of its receivers alone; attend in each graph by itself"
-        )
+    sizes = batch_of(graph).sender_sizes
     first = sizes.cumsum(0) - sizes
     return torch.arange(graph.num_senders, device=graph.device) - first.repeat_interleave(sizes)
 
