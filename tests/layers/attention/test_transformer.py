@@ -15,6 +15,7 @@ from edgewise.layers import (
     PostNormDecoderBlock,
     PreNormBlock,
     PreNormDecoderBlock,
+    Rotary,
 )
 from layers.parity import assert_parity, leaf
 
@@ -139,6 +140,16 @@ def test_members_of_a_batch_can_each_have_a_part_of_one_memory(kind):
     together = block(causal(3), x, memory, blocks([3, 3], senders=[4, 1]))
     assert torch.allclose(together[0], block(causal(3), x[0], memory[:4], complete(3, 4)), atol=1e-12)
     assert torch.allclose(together[1], block(causal(3), x[1], memory[4:], complete(3, 1)), atol=1e-12)
+
+
+def test_a_memory_in_a_batch_is_turned_by_the_positions_in_each_text():
+    attention, cross = (MultiHeadAttention(8, 2, rotary=Rotary(4)) for _ in range(2))
+    block = PreNormDecoderBlock(8, attention, cross, FeedForward(8, 8)).double()
+    x, memory = leaf(5, 8), leaf(7, 8)
+    both = block(Graph.batch([causal(2), causal(3)]), x, memory, Graph.batch([complete(2, 3), complete(3, 4)]))
+    first = block(causal(2), x[:2], memory[:3], complete(2, 3))
+    second = block(causal(3), x[2:], memory[3:], complete(3, 4))
+    assert torch.allclose(both, torch.cat([first, second]), atol=1e-12)
 
 
 def test_norms_are_their_formulas():

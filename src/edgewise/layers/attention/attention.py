@@ -233,9 +233,12 @@ class MultiHeadAttention(nn.Module):
         return self.output(self.average(graph, self._queries(graph, x), *memory).flatten(-2))
 
     def _cross_ends(self, graph: Graph, x: Tensor, senders: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        known = self.rotary is not None and senders.shape[-2:-1] == (graph.num_senders,)  # others are refused below
-        p = sender_positions(graph) if known else None
-        return self._queries(graph, x), *self.keys_and_values(senders, p)
+        return self._queries(graph, x), *self.keys_and_values(senders, self.positions_of(graph, senders))
+
+    def positions_of(self, graph: Graph, senders: Tensor) -> Tensor | None:
+        """Where `keys_and_values` turns the senders on a graph; None where it turns none, or they do not fit it."""
+        known = self.rotary is not None and senders.shape[-2:-1] == (graph.num_senders,)
+        return sender_positions(graph) if known else None
 
     def _queries(self, graph: Graph, x: Tensor) -> Tensor:
         q = self._project(x, 0, self.split[0])

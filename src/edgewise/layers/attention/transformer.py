@@ -323,6 +323,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
 
 def cross_attention(cross: MultiHeadAttention, sources: Graph, x: Tensor, memory: Memory) -> Tensor:
     """Cross-attention from x to a memory; where one memory serves a batch of x, its members' rows are receivers."""
-    memory = memory if isinstance(memory, tuple) else cross.keys_and_values(memory)
+    if not isinstance(memory, tuple):
+        memory = cross.keys_and_values(memory, cross.positions_of(sources, memory))
     leading = x.ndim - memory[0].ndim + 1
     return cross.cross(sources, x.flatten(0, leading) if leading > 0 else x, memory).view(x.shape)
