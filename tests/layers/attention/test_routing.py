@@ -193,3 +193,20 @@ def test_a_batch_without_texts_has_no_outputs(pattern):
     y = layer(pattern(12), x)
     y.sum().backward()
     assert y.shape == x.grad.shape == (0, 12, 8)
+
+
+@pytest.mark.parametrize("members", [[complete(4, 9), complete(5, 8)], [complete(6, 8), complete(8, 6)]])
+def test_each_pair_of_a_batch_hears_what_it_hears_alone(members):
+    layer, x = layer_of(), leaf(sum(g.num_receivers for g in members), 8)
+    senders, (i, j) = leaf(sum(g.num_senders for g in members), 8), (members[0].num_receivers, members[0].num_senders)
+    alone = torch.cat([layer(members[0], x[:i], senders[:j]), layer(members[1], x[i:], senders[j:])])
+    assert torch.allclose(layer(Graph.batch(members), x, senders), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("other", [complete(7), GRAPHS["edges"]])
+def test_causal_members_of_a_batch_are_causal_beside_others(other):
+    layer, x, causal_ones = layer_of(), leaf(other.num_senders + 12, 8), [causal(5), causal(7)]
+    y = layer(Graph.batch([causal_ones[0], other, causal_ones[1]]), x)
+    parts = x.split([5, other.num_senders, 7])
+    alone = [layer(g, part) for g, part in zip([causal_ones[0], other, causal_ones[1]], parts, strict=True)]
+    assert torch.allclose(y, torch.cat(alone), atol=1e-12)

@@ -3,7 +3,18 @@ import torch
 from torch import nn
 
 from edgewise import Graph
-from edgewise.layers import GIN, GPS, MLP, FeedForward, MultiHeadAttention
+from edgewise.layers import (
+    GIN,
+    GPS,
+    MLP,
+    AngularHash,
+    Centroids,
+    FeedForward,
+    LSHAttention,
+    MultiHeadAttention,
+    RoutingAttention,
+    SinkhornAttention,
+)
 from layers.parity import assert_parity, leaf, messy_graph
 
 BATCH = Graph.batch([messy_graph(), Graph.from_edge_index([[0, 1, 2], [1, 2, 1]], num_nodes=3)])
@@ -58,3 +69,18 @@ def test_dropout_acts_while_training_only():
     assert not torch.equal(layer(BATCH, x), layer(BATCH, x))
     layer.eval()
     assert torch.equal(layer(BATCH, x), layer(BATCH, x))
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [
+        lambda: RoutingAttention(4, 2, Centroids(2, 2, count=2), size=2),
+        lambda: LSHAttention(4, 2, AngularHash(2, buckets=2), size=2),
+        lambda: SinkhornAttention(4, 2, size=3),
+    ],
+)
+def test_each_member_of_a_batch_attends_as_alone(attention):
+    layer = GPS(4, GIN(MLP([4, 4])), attention(), FeedForward(4, 4), norm="layer").double().eval()
+    x, second = leaf(10, 4), Graph.from_edge_index([[0, 1, 2], [1, 2, 1]], num_nodes=3)
+    alone = torch.cat([layer(messy_graph(), x[:7]), layer(second, x[7:])])
+    assert torch.allclose(layer(BATCH, x), alone, atol=1e-12)

@@ -4,6 +4,8 @@ A node may stand in several places: once for each head, each round of hashing, e
 cluster) places ascend by the node's position, so that a node's senders there are a few contiguous places.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +35,22 @@ class Gathered:
         """The same graph among the nodes themselves, with their numbers, without parallel edges."""
         ends = self.senders[self.graph.senders], self.receivers[self.graph.receivers]
         return Graph.from_edge_index(torch.stack(ends), num_senders, num_receivers).coalesce()
+
+    def at(self, rows: Tensor) -> Gathered:
+        """The same for some of the receivers' places, a bool mask [I']."""
+        kept, ranges = rows.nonzero().flatten(), self.graph.ranges()
+        if ranges is not None:
+            graph = Graph.from_ranges(*(bound[kept] for bound in ranges), self.graph.num_senders)
+        else:
+            row, edge = lowering.edges_of(self.graph.offsets, kept)
+            edges = torch.stack([self.graph.senders[edge], row])
+            graph = Graph.from_edge_index(edges, self.graph.num_senders, len(kept))
+        return Gathered(graph, self.receivers[kept], self.senders)
+
+    def beside(self, other: Gathered) -> Gathered:
+        """The places of both."""
+        receivers, senders = ((self.receivers, other.receivers), (self.senders, other.senders))
+        return Gathered(Graph.batch([self.graph, other.graph]), torch.cat(receivers), torch.cat(senders))
 
     def with_sink(self) -> Graph:
         """The graph with one more sender, the last, to whom every receiver attends."""
@@ -121,10 +139,10 @@ def clusters(graph: Graph, near_receivers: Tensor, near_senders: Tensor, size: i
     """
     size = whole_number(size, "size", least=1)
     _check(graph, True, near_receivers=near_receivers, near_senders=near_senders)
-    group_i, i = _nearest(near_receivers, graph.sizes if graph.is_square else None, size)
-    group_j, j = _nearest(near_senders, graph.sizes if graph.is_square else None, size)
+    group_i, i = _nearest(near_receivers, graph.sizes, size)
+    group_j, j = _nearest(near_senders, graph.sender_sizes, size)
     among = _Places(graph, group_j, j).within_groups(group_i, i)
-    per_sequence = near_senders.shape[1] * (len(graph.sizes) if graph.is_square else 1)
+    per_sequence = near_senders.shape[1] * len(graph.sizes)
     return Gathered(
         among,
         group_i // per_sequence * graph.num_receivers + i,
@@ -147,14 +165,28 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
 
 
 @cached
-def is_causal(graph: Graph) -> bool:
-    """Whether no receiver attends to a later position; cached with the graph."""
-    ranges = graph.ranges()
+def causal_members(graph: Graph) -> Tensor:
+    """Of each member, whether none of its receivers attends to a later position, bool [G]; cached with the graph.
+
+    >>> from edgewise.graphs import causal, complete
+    >>> causal_members(Graph.batch([causal(2), complete(2)])).tolist()
+    [True, False]
+    """
+    member, ranges = _members(graph)[0], graph.ranges()
+    first_i, first_j = (sizes.cumsum(0) - sizes for sizes in (graph.sizes, graph.sender_sizes))
+    own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset + (first_j - first_i)[member]
     if ranges is not None:
         starts, stops = ranges
-        own = torch.arange(graph.num_receivers, device=graph.device)[:, None] + graph.offset
-        return not bool(((stops > starts) & (stops - 1 > own)).any())
-    return not bool((graph.senders > graph.receivers + graph.offset).any())
+        ahead = ((stops > starts) & (stops - 1 > own[:, None])).any(1).nonzero().flatten()
+    else:
+        ahead = graph.receivers[graph.senders > own[graph.receivers]]
+    return lowering.counts(member[ahead], len(graph.sizes)) == 0
+
+
+@cached
+def is_causal(graph: Graph) -> bool:
+    """Whether no receiver attends to a later position of its member; cached with the graph."""
+    return bool(causal_members(graph).all())
 
 
 class _Places:
@@ -211,10 +243,10 @@ def _without(starts: Tensor, stops: Tensor, itself: Tensor, owner: Tensor) -> tu
     return torch.stack([starts, after], -1).flatten(1), torch.stack([before, stops], -1).flatten(1)
 
 
-def _nearest(near: Tensor, sizes: Tensor | None, size: int) -> tuple[Tensor, Tensor]:
+def _nearest(near: Tensor, sizes: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The nodes nearest to each cluster in each member, as (group, node), both ascending."""
     sequences, count, nodes = near.shape
-    table = laid_out(torch.tensor([nodes], device=near.device) if sizes is None else sizes)
+    table = laid_out(sizes)
     laid = functional.pad(near, (0, 1), value=-torch.inf)[..., table]  # [S, K, G, longest]
     top = laid.topk(min(size, table.shape[1]), sorted=False).indices
     chosen = table.expand(sequences, count, -1, -1).gather(-1, top).sort(-1).values.flatten(0, 2)
@@ -225,11 +257,8 @@ def _nearest(near: Tensor, sizes: Tensor | None, size: int) -> tuple[Tensor, Ten
 
 def _members(graph: Graph) -> tuple[Tensor, Tensor]:
     """In which member of a batch each receiver and each sender is."""
-    if graph.is_square:
-        member = torch.repeat_interleave(graph.sizes)
-        return member, member
-    first = torch.zeros(max(graph.num_receivers, graph.num_senders), dtype=torch.int64, device=graph.device)
-    return first[: graph.num_receivers], first[: graph.num_senders]
+    receivers = torch.repeat_interleave(graph.sizes)
+    return receivers, receivers if graph.is_square else torch.repeat_interleave(graph.sender_sizes)
 
 
 def _check(graph: Graph, floating: bool, **both: Tensor) -> None:

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
+from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
@@ -68,7 +69,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
     """Queries and keys are routed to clusters, and each node attends within its clusters alone.
 
     Equation    y_i = mean_{c : i ∈ top_c(q)} Σ_{j ∈ N(i) ∩ top_c(k)} softmax_j(q_i·k_j / √C) v_j
-                top_c(x) = the `size` nodes of largest near_c(x_i); in a causal graph instead
+                top_c(x) = the `size` nodes of largest near_c(x_i); in a causal graph, or member, instead
                 y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size (`alike`)
     Symbols     grouping = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
@@ -112,9 +113,16 @@ class RoutingAttention(GroupedAttention[Centroids]):
     def routed(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
         """The graph within the clusters, for queries [S, I, C] and keys [S, J, C]."""
         near_i, near_j = self.grouping(q.detach()), self.grouping(k.detach())
+        labels = near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True)
         if is_causal(graph):
-            return alike(graph, near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True), self.size)
-        return clusters(graph, near_i, near_j, self.size)
+            return alike(graph, *labels, self.size)
+        around, causal_ones = clusters(graph, near_i, near_j, self.size), causal_members(graph)
+        if not bool(causal_ones.any()):
+            return around
+        chunks, of_causal = alike(graph, *labels, self.size), causal_ones.repeat_interleave(graph.sizes)
+        parts = ((chunks, of_causal), (around, ~of_causal))
+        first, second = (part.at(kept[part.receivers % graph.num_receivers]) for part, kept in parts)
+        return first.beside(second)
 
     @staticmethod
     def example() -> Example:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
-from edgewise.graphs import Graph, blocks
+from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
@@ -25,7 +25,7 @@ SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
 @cached
 def all_pairs(graph: Graph) -> Graph:
     """The graph in which all nodes of each member attend to one another."""
-    return blocks(graph.sizes.tolist()).to(graph.device)
+    return Graph.batch([complete(nodes) for nodes in graph.sizes.tolist()] or [complete(0)]).to(graph.device)
 
 
 _hops, _path_edges = uncompiled(cached(hops)), uncompiled(cached(path_edges))
