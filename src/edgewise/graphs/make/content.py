@@ -40,7 +40,8 @@ class Gathered:
         """The same for some of the receivers' places, a bool mask [I']."""
         kept, ranges = rows.nonzero().flatten(), self.graph.ranges()
         if ranges is not None:
-            graph = Graph.from_ranges(*(bound[kept] for bound in ranges), self.graph.num_senders)
+            starts, stops = (bound[kept] for bound in ranges)
+            graph = Graph.from_ranges(starts, stops, self.graph.num_senders)
         else:
             row, edge = lowering.edges_of(self.graph.offsets, kept)
             edges = torch.stack([self.graph.senders[edge], row])
