@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import ConfigError, Graph, GraphError, blocks, causal, complete, strided, window
 from edgewise.layers import BlockSort, KeyValueCache, MultiHeadAttention, Rotary, SinkhornAttention, sinkhorn
-from edgewise.layers.attention.sinkhorn import _square
+from edgewise.layers.attention.sinkhorn import _square, blocking_of
 from layers.parity import assert_parity, leaf
 
 GRAPHS = {
@@ -227,3 +227,10 @@ def test_what_cannot_be_is_refused():
         SinkhornAttention(8, 2, size=0)
     with pytest.raises(GraphError, match="blocks are sorted in a whole graph"):
         layer_of()(Graph.from_edge_index([[0], [0]], 4, 3), leaf(3, 8), leaf(4, 8))
+
+
+def test_an_edge_that_is_there_twice_stands_for_no_other():
+    """Block 0 hears 2 and 3, but not all of its pairs: node 1 does not hear 3, though one edge is doubled."""
+    own = [[0, 0], [1, 0], [0, 1], [1, 1], [2, 2], [3, 2], [2, 3], [3, 3]]
+    graph = Graph.from_edge_index(torch.tensor([*own, [2, 0], [2, 0], [3, 0], [2, 1]]).T, 4)
+    assert blocking_of(graph, 2).allowed.tolist() == [[[True, False], [False, True]]]

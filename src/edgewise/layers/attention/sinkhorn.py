@@ -129,6 +129,7 @@ def _full(graph: Graph, number: Tensor, first: Tensor, sizes: Tensor) -> Tensor:
         soonest = torch.full_like(latest.flatten(), graph.num_senders).scatter_reduce_(0, number, stops, "amin")
         full = (latest <= first[:, None]) & (soonest.view_as(latest) >= (first + sizes)[:, None])
     else:
+        graph = graph.coalesce()  # parallel edges are one pair
         pairs = number[graph.receivers] * count + number[graph.senders] % max(1, count)
         edges = lowering.counts(pairs, members * count * count).view(members, count, count)
         full = edges == sizes[:, :, None] * sizes[:, None]
