@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise.layers.relational.types import GroupedLinear, grouped, groups, pairs
+from edgewise.layers.relational.types import GroupedLinear, grouped, groups, pairs, shares
 
 
 @pytest.mark.parametrize("counts", [(0, 4, 0, 3), (7,), (0, 0)])
@@ -40,3 +40,8 @@ def test_pairs_are_found_once_for_each_tensor_of_relations() -> None:
     assert first.counts == (1, 1) and first.place.tolist() == [1, 0, 1] and first.rows.senders.tolist() == [2, 2]
     relation[2] = 0
     assert pairs(relation, nodes, 3, 2).place.tolist() == [1, 0, 0]
+
+
+def test_shares_of_more_edges_than_half_precision_counts() -> None:
+    edges = torch.zeros(70_000, dtype=torch.int64)
+    assert torch.equal(shares(edges, edges, 1, torch.float16), torch.full((70_000,), 1 / 70_000, dtype=torch.float16))

@@ -115,7 +115,7 @@ def reads(senders: Tensor, receivers: Tensor, counts: tuple[int, int]) -> Graph:
 def shares(relation: Tensor, receivers: Tensor, relations: int, dtype: torch.dtype) -> Tensor:
     """For each edge one over the number of edges of its relation that its receiver has, 1 / c_ir [E]."""
     pair = receivers * relations + relation
-    return torch.bincount(pair, minlength=1).to(dtype).reciprocal()[pair]
+    return torch.bincount(pair, minlength=1).double().reciprocal().to(dtype)[pair]  # a count may be beyond half's range
 
 
 def edges_alone() -> bool:
