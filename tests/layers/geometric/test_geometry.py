@@ -84,3 +84,19 @@ def test_angles_are_exact_where_the_cosine_is_not_and_have_gradients():
         (slope,) = torch.autograd.grad(angles(corner, place).sum(), place)
         assert angles(corner, place).item() == 0 and torch.equal(slope, torch.zeros_like(slope))
     assert angles(Graph.from_edge_index([[0], [1]], num_nodes=2), torch.zeros(2, 3)).shape == (0, 1)
+
+
+@pytest.mark.parametrize("unit", [1e-15, 1e-11, 1.0, 1e10, 1e15])
+def test_angles_do_not_depend_on_the_unit_of_length(unit):
+    corner = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+    x = (torch.tensor([[0.0, 0.0], [2.0, 0.0], [9.0, 9.0]]) * unit).requires_grad_()
+    angle = angles(corner, x)
+    (slope,) = torch.autograd.grad(angle.sum(), x)
+    assert angle.rad2deg().item() == pytest.approx(45, rel=1e-5)
+    assert slope[1].tolist() == pytest.approx([0, -0.5 / unit], rel=1e-5, abs=1e-6 / unit)
+
+
+def test_a_cell_without_length_is_refused():
+    pair = Graph.from_edge_index([[0], [1]], num_nodes=2)
+    with pytest.raises(ShapeError, match="length of 0"):
+        displacements(pair, torch.zeros(2, 2), torch.tensor([0.0, 10.0]))

@@ -6,6 +6,7 @@ from torch import Tensor
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
+from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import check_dense
@@ -30,10 +31,12 @@ def check_places(name: str, x: Tensor) -> None:
 
 
 def check_cell(cell: Tensor | None) -> None:
-    """Raise ShapeError for a cell that is no tensor."""
+    """Raise ShapeError for a cell that is no tensor, or has a length of 0."""
     if not isinstance(cell, Tensor | None) or (cell is not None and (cell.is_complex() or cell.dtype == torch.bool)):
         given = f"{shown(cell)} of {cell.dtype}" if isinstance(cell, Tensor) else shown(cell)
         raise ShapeError(f"a cell is a tensor of one length, or of one for each axis, not {given}")
+    if cell is not None and cell.device.type == "cpu" and is_real(cell) and not bool(cell.all()):
+        raise ShapeError("a cell has a length of 0: each must be above 0, or inf along an open axis")
 
 
 def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
@@ -41,7 +44,7 @@ def displacements(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor
 
     Equation    x_ij = x_i - x_j;  in a cell of edges L: x_ij - L round(x_ij / L)
     Shapes      x [*, N, D], cell [D] or [], or [*, E, D] where edges lie in different cells -> [*, E, D]; unit of x
-    Errors      ShapeError where x does not fit the graph, or the cell is not one length per axis
+    Errors      ShapeError where x does not fit the graph, or the cell is not one length per axis; for 0, on the CPU
     Edge cases  an axis of length inf is open; at half an edge, of two nearest images the even one is taken
     Cost        O(E D)
 
@@ -125,6 +128,8 @@ def angles(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
         135.0
     """
     x_ij = displacements(graph, x, cell)
+    size = x_ij.detach().abs().sum(-1, keepdim=True)  # by which angles do not change, but products overflow
+    x_ij = x_ij / torch.where(size > 0, size, 1)
     r_ij = lengths(x_ij)
     lower, higher = edge_pairs(graph)
     one, other = (x_ij.index_select(-2, end) * r_ij.index_select(-2, end_of_other)
