@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, GraphError, ShapeError, causal, complete
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
 from edgewise.graphs import blocks
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.layers import (
