@@ -12,7 +12,7 @@ from edgewise.apps.explorer.page import demonstration
 from edgewise.apps.options import configure
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
-from edgewise.training import load_run
+from edgewise.training import Choice, RunConfig, load_run
 from edgewise.training.runs import assemble
 
 Runs = Callable[[str], Path]
@@ -84,6 +84,39 @@ def test_nodes_of_a_table_have_their_names(tmp_path: Path) -> None:
     assert piece.names[0] == "n3" and piece.title == "around node n3" and "nearest to node n3" in piece.note
     with pytest.raises(DataError, match=r"no node '3' in .*: its nodes are called 'n0'"):
         pieces(model, task, pattern, "3")
+
+
+def masked(folder: Path) -> RunConfig:
+    """Texts of which some tokens are to be guessed, with an untrained transformer."""
+    for k in range(20):
+        (folder / "ab"[k % 2]).mkdir(exist_ok=True)
+        (folder / "ab"[k % 2] / f"{k}.txt").write_text(f"the text number {k} of twenty")
+    task = Choice("masked-documents", {"path": str(folder), "level": "byte", "length": 48, "share": 0.3})
+    return RunConfig(task, Choice("transformer", {"width": 16, "depth": 1, "heads": 2}))
+
+
+def test_texts_with_masks_have_their_own_targets_and_no_other_splits(tmp_path: Path) -> None:
+    config = masked(tmp_path)
+    task, model = assemble(config)
+    batch = next(iter(task.batches("valid", examples.COUNT, config.graph)))
+    found = pieces(model, task, config.graph, None)
+    assert isinstance(batch.graph, Graph) and batch.rows is not None
+    expected = torch.full((batch.graph.num_receivers,), -1)
+    expected[batch.rows] = batch.target
+    assert [piece.graph.num_receivers for piece in found] == batch.graph.sizes.tolist()
+    assert torch.equal(torch.cat([piece.targets for piece in found if piece.targets is not None]), expected)
+
+
+def test_expressions_have_their_values() -> None:
+    small = {"shortest": 4, "longest": 20, "depth": 2, "arguments": 3, "examples": 8}
+    options = [(f"task.{name}", str(value)) for name, value in small.items()]
+    config = configure(recipes.read("listops-full"), [*options, ("model.width", "16"), ("model.depth", "1")])
+    task, model = assemble(config)
+    batch = next(iter(task.batches("valid", 4, config.graph)))
+    found = pieces(model, task, config.graph, None)
+    assert isinstance(batch.graph, Graph)
+    assert [piece.targets.tolist() for piece in found if piece.targets is not None] == batch.target[:, None].tolist()
+    assert [piece.graph.num_receivers for piece in found] == batch.graph.sizes.tolist()
 
 
 def test_several_targets_are_refused(tmp_path: Path) -> None:

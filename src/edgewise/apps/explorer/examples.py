@@ -1,6 +1,6 @@
 """A run's validation examples as the page reads them: embedded nodes, names, targets, and graphs to put them on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from edgewise.apps.explorer.choices import Shape, choices, predictions
 from edgewise.apps.explorer.weights import Plain, pack, read
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
 
@@ -65,22 +66,30 @@ def pieces(model: Any, task: Task, pattern: Pattern, node: str | None) -> list[P
         )
     reading = read(model, *batch.inputs)
     graph, features = reading.graph, reading.features
-    if batch.rows is not None:
-        targets = torch.full((graph.num_receivers,), -1, dtype=torch.int64)
-        for split in SPLITS[: 3 if task.has_test else 2]:  # all read the same graph
-            part = next(iter(task.batches(split, COUNT, pattern)))
-            if part.rows is not None:
-                targets[part.rows] = part.target.long()
-        return [_around(task, graph, features, targets, node)]
+    target = batch.target
+    if batch.rows is not None and task.train_batch(1, torch.Generator(), pattern).x is batch.x:
+        parts = [next(iter(task.batches(split, COUNT, pattern))) for split in SPLITS[: 3 if task.has_test else 2]]
+        return [_around(task, graph, features, _at_nodes(graph, parts), node)]
+    if batch.rows is not None and not task.signature.whole_graph:
+        target = _at_nodes(graph, [batch])
     if node is not None:
         raise ConfigError(f"--node {node}: {task.name} has many examples: the option is for one large graph")
     if features.ndim == 3:
         rows: Any = batch.x
         return [
-            Piece(f"validation example {k}", "", graph, h, _names(task, rows[k], len(h)), _of(batch.target, k))
+            Piece(f"validation example {k}", "", graph, h, _names(task, rows[k], len(h)), _of(target, k))
             for k, h in enumerate(features[:COUNT])
         ]
-    return list(islice(_members(task, graph, features, batch.target), COUNT))
+    return list(islice(_members(task, graph, features, target), COUNT))
+
+
+def _at_nodes(graph: Graph, parts: Sequence[Batch]) -> Tensor:
+    """The target of each node, from batches that read some of the graph's nodes; -1 where none has one."""
+    targets = torch.full((graph.num_receivers,), -1, dtype=torch.int64)
+    for part in parts:
+        if part.rows is not None:
+            targets[part.rows] = part.target.long()
+    return targets
 
 
 def _of(target: Tensor, k: int) -> Tensor:
