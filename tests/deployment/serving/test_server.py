@@ -94,6 +94,12 @@ def test_an_address_that_is_taken_is_said(karate, capsys) -> None:
     assert "999.1.1.1 port 8000 is not to be had" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["é..example", "é" * 70, "a\0b"])
+def test_a_name_that_no_host_can_have_is_refused(host: str, karate, capsys) -> None:
+    assert main(["serve", str(karate), "--host", host, "--port", "0"]) == 2
+    assert " port 0 is not to be had (" in capsys.readouterr().err
+
+
 def test_the_title_is_the_name_of_the_run(karate, tmp_path, monkeypatch) -> None:
     titles = []
     monkeypatch.setattr("edgewise.deployment.serving.serve", lambda trained, title, *_: titles.append(title) or 0)

@@ -124,8 +124,8 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, ValueError) as error:  # a ValueError: of a name that no host can have
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigError(f"{host} port {port} is not to be had ({reason}): give --host or --port another") from error
 
 
@@ -144,6 +144,7 @@ def _in_url(host: str) -> str:
 def _stopping_quietly() -> Any:
     """uvicorn sends itself once more the signal that has stopped it: it is no error here."""
     try:
+        socket.getaddrinfo(host, port, family)
         before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread, where no signal arrives
         yield
