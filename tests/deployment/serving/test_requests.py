@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.deployment.serving import requests
 from edgewise.deployment.serving.requests import Limits, Refusal, as_texts, read_body, read_rows, without_places
 
 PNG = (".npy", ".png")
@@ -17,8 +18,8 @@ async def chunks(*parts: bytes):
         yield part
 
 
-def body(*parts: bytes, length: str | None = None) -> bytes:
-    return asyncio.run(read_body(chunks(*parts), length, Limits(bytes=10)))
+def body(*parts: bytes, length: str | None = None, waits: bool = False) -> bytes:
+    return asyncio.run(read_body(chunks(*parts), length, Limits(bytes=10), waits=waits))
 
 
 def test_a_body_is_read_up_to_its_limit() -> None:
@@ -27,6 +28,25 @@ def test_a_body_is_read_up_to_its_limit() -> None:
         with pytest.raises(Refusal, match="longer than 10 bytes") as refusal:
             body(*parts, length=length)
         assert refusal.value.status == 413
+
+
+@pytest.mark.parametrize(
+    ("length", "waits", "parts", "left"),
+    [("60", False, 6, 0), (None, False, 6, 0), (None, False, 20, 8), ("60", True, 6, 6), ("111", False, 6, 6)],
+)
+def test_a_body_that_is_too_long_is_read_to_its_end_within_bounds(
+    length: str | None, waits: bool, parts: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "DISCARDED", 100)
+    unread = [b"1234567890"] * parts
+
+    async def popped():
+        while unread:
+            yield unread.pop()
+
+    with pytest.raises(Refusal, match="longer than 10 bytes"):
+        asyncio.run(read_body(popped(), length, Limits(bytes=10), waits=waits))
+    assert len(unread) == left
 
 
 def test_rows_are_texts_and_numbers() -> None:

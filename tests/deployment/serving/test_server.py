@@ -80,6 +80,14 @@ def test_another_loopback_address_answers_by_its_own_name_and_by_no_strange_one(
     assert [status(host) for host in (f"127.0.0.2:{port}", "localhost", "evil.example")] == [200, 200, 421]
 
 
+def test_a_client_that_sends_all_of_a_long_body_first_is_told_that_it_is_too_long(process) -> None:
+    (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+    with closing(http.client.HTTPConnection("127.0.0.1", int(port), timeout=30)) as connection:
+        connection.request("POST", "/predict", b" " * 30_000_000, {"content-type": "application/json"})
+        response = connection.getresponse()
+        assert response.status == 413 and b"longer than 8,000,000 bytes" in response.read()
+
+
 def test_an_empty_address_is_refused(karate, capsys) -> None:
     assert main(["serve", str(karate), "--host", ""]) == 2
     assert "an empty --host is no address" in capsys.readouterr().err

@@ -89,7 +89,8 @@ class _Service:
     async def _body(self, request: Request) -> bytes:
         try:
             async with asyncio.timeout(self.limits.seconds):
-                return await read_body(request.stream(), request.headers.get("content-length"), self.limits)
+                length, waits = request.headers.get("content-length"), "expect" in request.headers
+                return await read_body(request.stream(), length, self.limits, waits=waits)
         except TimeoutError as error:
             raise Refusal(408, f"the body did not come within {self.limits.seconds:g} s") from error
         except ClientDisconnect as error:

@@ -17,6 +17,7 @@ from edgewise.tasks.core.task import EXAMPLE
 
 FORM = 'a JSON object {"rows": [...]}'
 NAME = 255  # bytes of a file's name, which is what file systems take
+DISCARDED = 100_000_000  # bytes of a body that is too long, which are read before it is refused
 SHOWN = 400  # characters of an error: those that repeat a row have its beginning and its end
 
 
@@ -45,16 +46,26 @@ class Refusal(Exception):
         self.status = status
 
 
-async def read_body(chunks: AsyncIterable[bytes], length: str | None, limits: Limits) -> bytes:
-    """A request's body; one that is or claims to be too long is refused before it is in memory."""
+async def read_body(chunks: AsyncIterable[bytes], length: str | None, limits: Limits, *, waits: bool = False) -> bytes:
+    """A request's body; of one that is too long no more than the limit is in memory.
+
+    Symbols     length = what it says to be; waits = whether it is sent only once it is asked for
+    Edge cases  one that is too long is read to its end, up to DISCARDED bytes: many clients read no answer before
+    """
     refusal = Refusal(413, f"the body is longer than {limits.bytes:,} bytes: send fewer rows at a time")
-    if length is not None and int(length) > limits.bytes:
+    claimed, read, body = int(length or 0), 0, bytearray()
+    too_long = claimed > limits.bytes
+    if too_long and (waits or claimed > limits.bytes + DISCARDED):
         raise refusal
-    body = bytearray()
     async for chunk in chunks:
-        body += chunk
-        if len(body) > limits.bytes:
-            raise refusal
+        read += len(chunk)
+        too_long = too_long or read > limits.bytes
+        if read > limits.bytes + DISCARDED:
+            break
+        if not too_long:
+            body += chunk
+    if too_long:
+        raise refusal
     return bytes(body)
 
 
