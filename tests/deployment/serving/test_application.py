@@ -155,6 +155,8 @@ def test_parallel_requests_get_their_own_predictions(karate) -> None:
         (415, "content-type: application/json", {"body": {"rows": [0]}, "content_type": "text/plain"}),
         (415, "say content-type", {"body": b"rows=0", "content_type": "application/x-www-form-urlencoded"}),
         (421, "the service is called 127.0.0.1", {"body": {"rows": [0]}, "host": "evil.example"}),
+        (421, "the service is called 127.0.0.1", {"path": "/predict/", "body": {"rows": [0]}, "host": "evil.example"}),
+        (421, "the service is called 127.0.0.1", {"path": "/health/", "method": "GET", "host": "evil.example"}),
         (404, "Not Found", {"path": "/docs", "method": "GET"}),
         (405, "Method Not Allowed", {"method": "GET"}),
     ],

@@ -23,10 +23,13 @@ from edgewise.errors import EdgewiseError, installing
 
 try:
     from starlette.applications import Starlette
+    from starlette.datastructures import Headers
     from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import Response
     from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError as error:
     raise EdgewiseError(f"a service runs on starlette and uvicorn: {installing('serve')}") from error
 
@@ -42,7 +45,7 @@ def application(
 
     Symbols     title = what it is called on its page; hosts = by which names it answers (none: by any)
     """
-    service = _Service(trained, title, limits or Limits(), hosts)
+    service = _Service(trained, title, limits or Limits())
     routes = [
         Route("/", service.page, methods=["GET"]),
         Route("/openapi.json", service.description, methods=["GET"]),
@@ -50,32 +53,29 @@ def application(
         Route("/predict", service.predict, methods=["POST"]),
     ]
     handlers: Mapping[Any, Any] = {HTTPException: _known, Exception: _unknown}
-    made = Starlette(routes=routes, exception_handlers=handlers)
+    named = [Middleware(_Named, hosts=hosts)] if hosts else []
+    made = Starlette(routes=routes, exception_handlers=handlers, middleware=named)
     made.state.batches = service.batches
     return made
 
 
 class _Service:
-    def __init__(self, trained: Trained, title: str, limits: Limits, hosts: tuple[str, ...]) -> None:
-        self.limits, self.hosts, self.files = limits, hosts, trained.task.files
+    def __init__(self, trained: Trained, title: str, limits: Limits) -> None:
+        self.limits, self.files = limits, trained.task.files
         self.batches = Batches(trained)
         self.openapi = describe(trained.task, title, limits)
 
     async def page(self, request: Request) -> Response:
-        self._check_host(request)
         content, policy = page(self.openapi)
         return Response(content, media_type="text/html", headers=HEADERS | {"content-security-policy": policy})
 
     async def description(self, request: Request) -> Response:
-        self._check_host(request)
         return _json(self.openapi)
 
     async def health(self, request: Request) -> Response:
-        self._check_host(request)
         return _json({"status": "ready", "rows": self.batches.predicted})
 
     async def predict(self, request: Request) -> Response:
-        self._check_host(request)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         try:
             if kind != "application/json":  # which a form of another site cannot send
@@ -108,12 +108,22 @@ class _Service:
             raise Refusal(422, shortened(without_places(str(error), folder))) from error
         return _json({"predictions": [without_places(prediction, folder) for prediction in predictions]})
 
-    def _check_host(self, request: Request) -> None:
-        """A page of another site whose name was made to lead here (DNS rebinding) is refused."""
-        host = request.headers.get("host", "")
+
+class _Named:
+    """A page of another site whose name was made to lead here (DNS rebinding) is refused, wherever it asks."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...]) -> None:
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self.app
+        if scope["type"] == "http" and not self._is_meant(Headers(scope=scope).get("host", "")):
+            app = complaint(421, f"the service is called {self.hosts[0]} here")
+        await app(scope, receive, send)
+
+    def _is_meant(self, host: str) -> bool:
         name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
-        if self.hosts and name.lower() not in self.hosts:
-            raise HTTPException(421, f"the service is called {self.hosts[0]} here")
+        return name.lower() in self.hosts
 
 
 async def _known(request: Request, error: Exception) -> Response:
