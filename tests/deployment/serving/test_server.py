@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 
 import pytest
 
@@ -86,6 +87,22 @@ def test_a_client_that_sends_all_of_a_long_body_first_is_told_that_it_is_too_lon
         connection.request("POST", "/predict", b" " * 30_000_000, {"content-type": "application/json"})
         response = connection.getresponse()
         assert response.status == 413 and b"longer than 8,000,000 bytes" in response.read()
+
+
+@pytest.mark.parametrize("process", [["--timeout", "1"]], indirect=True)
+def test_a_body_that_nobody_reads_holds_its_connection_no_longer_than_one_that_is_read(process) -> None:
+    (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+    for line, kind, status in [("POST /no", "json", 404), ("POST /predict", "text", 415), ("GET /health", "json", 200)]:
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=0.05) as connection:
+            head = f"{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{kind}\r\n"
+            connection.sendall(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
+            began, received, part = time.monotonic(), b"", b"."
+            with suppress(ConnectionError):
+                while part and time.monotonic() - began < 8:
+                    connection.sendall(b"1\r\na\r\n")
+                    with suppress(TimeoutError):
+                        received += (part := connection.recv(4096))
+        assert received.startswith(f"HTTP/1.1 {status} ".encode()) and 0.9 < time.monotonic() - began < 6
 
 
 def test_an_empty_address_is_refused(karate, capsys) -> None:

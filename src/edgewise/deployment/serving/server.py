@@ -47,7 +47,7 @@ def serve(
     app = application(trained, title, limits, _hosts(listening, name))
     config = Config(
         app,
-        http=_Protocol,
+        http=_within(limits.seconds),
         ws="none",
         lifespan="on",
         log_level="warning",
@@ -74,8 +74,10 @@ class _Server(Server):
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's own, with a limit on how long the head of a request and the reading of a response may take, and with
-    its complaints as JSON."""
+    """uvicorn's own, with a limit on how long the head of a request, the rest of a body that is not wanted and the
+    reading of a response may take, and with its complaints as JSON."""
+
+    seconds: float  # until a body has come
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -104,12 +106,31 @@ class _Protocol(H11Protocol):
         self._seen, self._unread = self.cycle, unread
         self._check = self.loop.call_later(HEAD, self._look)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._comes_in_vain():
+            self.loop.call_later(self.seconds, self._cut, self.cycle)
+
+    def _comes_in_vain(self) -> bool:
+        """Whether a request has been answered before all of its body is there."""
+        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
+
+    def _cut(self, cycle: object) -> None:
+        """Close a connection that still sends what the answered request began."""
+        if self.cycle is cycle and self._comes_in_vain():
+            self.transport.close()
+
     def send_400_response(self, msg: str) -> None:
         content = json.dumps({"error": msg}).encode()
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+
+def _within(seconds: float) -> type[_Protocol]:
+    """The protocol of a service whose bodies come within so many seconds."""
+    return type("_Within", (_Protocol,), {"seconds": seconds})
 
 
 async def _full(scope: Any, receive: Any, send: Any) -> None:
@@ -123,6 +144,7 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError("an empty --host is no address: leave it out for this machine alone, or give 0.0.0.0")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
+        socket.getaddrinfo(host, port, family)
         return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
     except (OSError, ValueError) as error:  # a ValueError: of a name that no host can have
         reason = (error.strerror if isinstance(error, OSError) else None) or error
@@ -144,7 +166,6 @@ def _in_url(host: str) -> str:
 def _stopping_quietly() -> Any:
     """uvicorn sends itself once more the signal that has stopped it: it is no error here."""
     try:
-        socket.getaddrinfo(host, port, family)
         before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     except ValueError:  # not in the main thread, where no signal arrives
         yield
