@@ -30,7 +30,6 @@ COVERED_ELSEWHERE = {
     "deployment/serving/description": "tests/deployment/serving/test_application.py",
     "graphs/adjacency": "tests/graphs/test_graph.py",
     "graphs/checks": "tests/graphs/test_malformed.py",
-    "interop/geometric/edges": "tests/interop/geometric/test_sums.py",
     "interop/twin": "tests/interop/test_converting.py",
     "kernels/operator/gradients": "tests/kernels/backends/cpu/test_edges.py",
     "kernels/operator/second_derivatives": "tests/kernels/backends/cpu/test_edges.py",
