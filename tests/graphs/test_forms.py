@@ -192,3 +192,11 @@ def test_wrong_intervals_of_ones_own_rule_are_refused(rule: Rule, message: str) 
     for read in (lambda: graph.senders, graph.in_degrees, lambda: graph.num_edges):
         with pytest.raises(GraphError, match=message):
             read()
+
+
+def test_edges_are_sorted_where_a_pair_is_no_number_of_64_bits() -> None:
+    """They were in the order of what their products wrapped to."""
+    edges = torch.tensor([[5, 2**61, 7, 5, 2**61 - 1], [3, 0, 1, 3, 0]])
+    graph = Graph.from_edge_index(edges, num_nodes=2**62, num_receivers=4)
+    assert graph.edge_index().tolist() == [[2**61 - 1, 2**61, 7, 5, 5], [0, 0, 1, 3, 3]]
+    assert graph.sort_edges(torch.arange(5)).tolist() == [4, 1, 2, 0, 3]

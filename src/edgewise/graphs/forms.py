@@ -146,6 +146,10 @@ def sorted_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int]) -> 
     built = _sorted_in_c(receivers, senders, shape)
     if built is not None:
         return built
+    if not is_traced() and shape[0] * shape[1] > checks.MOST:  # a pair is no number of 64 bits
+        order = torch.sort(senders, stable=True).indices
+        order = order[torch.sort(receivers[order], stable=True).indices]
+        return offsets_of(counts(receivers, shape[0])), senders[order], order
     key = receivers * shape[1] + senders
     if bool((key[1:] >= key[:-1]).all()):
         order = torch.arange(key.shape[0], device=key.device)
