@@ -102,10 +102,14 @@ def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> T
 
 @cached
 def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
-    """(offsets [I + 1] int64, senders [E] int32): the edges as the C++ reads them, in its own memory or in a store."""
+    """(offsets [I + 1] int64, senders [E] int32): the edges as the C++ reads them, in its own memory or in a store.
+
+    Of more than 2³¹ senders, which no C++ reads, they are int64.
+    """
     if graph.is_mapped and graph._compact[1].dtype == torch.int32:
         return graph._compact
-    return graph.offsets.clone(memory_format=torch.contiguous_format), graph.senders.to(torch.int32)
+    senders = graph.senders.to(torch.int32 if graph.num_senders <= 1 << 31 else torch.int64)
+    return graph.offsets.clone(memory_format=torch.contiguous_format), senders
 
 
 def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:

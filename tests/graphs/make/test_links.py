@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise.errors import GraphError
-from edgewise.graphs import Graph, complete, cut_links, links_of, sample_non_links, window
+from edgewise.graphs import Graph, complete, cut_links, edges_between, links_of, sample_non_links, window
 
 
 def pairs(t: torch.Tensor) -> set[tuple[int, int]]:
@@ -107,3 +107,10 @@ def test_shares_that_leave_no_training_link_are_refused(shares: tuple[float, flo
 def test_receivers_that_are_not_the_senders_are_refused() -> None:
     with pytest.raises(GraphError, match="same nodes"):
         links_of(complete(2, 3))
+
+
+def test_edges_from_senders_beyond_32_bits_are_found():
+    """Their numbers were cut to 32 bits."""
+    graph = Graph.from_edge_index([[7, 3_000_000_000], [0, 0]], num_nodes=4_000_000_000, num_receivers=1)
+    found = edges_between(graph, torch.tensor([0, 0]), torch.tensor([3_000_000_000, 7]))
+    assert [bound.tolist() for bound in found] == [[1, 0], [2, 1]]
