@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_said_in_one_sentence(signature: str, options: dict
 READ = {
     "bart": {"pairs", "texts"},
     "bert": {"tokens"},
-    "consistent": {"features", "particles", "atoms"},
+    "consistent": {"features"},
     "deep-sets": {"features of graphs"},
     "encoder-decoder": {"pairs"},
     "ensemble": {"features", "particles", "atoms", "tokens"},

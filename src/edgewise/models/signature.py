@@ -19,6 +19,7 @@ class Signature:
         outputs: Width of every output: classes, vocabulary, or regression targets.
         length: The largest number of positions of a graph; None where positions mean nothing.
         whole_graph: One output per graph (a readout) rather than one per node.
+        classes: Whether the outputs are scores of classes, of which one is right; else quantities or embeddings.
 
     Errors      a width or length below one is a `ConfigError`.
     """
@@ -27,6 +28,7 @@ class Signature:
     outputs: int
     length: int | None = None
     whole_graph: bool = False
+    classes: bool = field(default=True, kw_only=True, repr=False, compare=False)
 
     kind: ClassVar[str] = ""
     """The inputs in words, for messages."""
@@ -91,6 +93,7 @@ class MovingParticles(Features):
 
     space: int = field(kw_only=True)
     acceleration: float = 1.0
+    classes: bool = field(default=False, kw_only=True, repr=False, compare=False)
 
     kind = "particles with a position and a velocity"
 
@@ -125,6 +128,7 @@ class Atoms(Features):
 
     space: int = field(kw_only=True)
     radius: float = field(kw_only=True)
+    classes: bool = field(default=False, kw_only=True, repr=False, compare=False)
 
     kind = "atoms"
 

@@ -8,9 +8,11 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import SparseFeatures, mixed_orders
 from edgewise.models import (
+    Atoms,
     Consistent,
     ConsistentSettings,
     Features,
+    MovingParticles,
     Penalised,
     RandomPropagation,
     RandomPropagationSettings,
@@ -104,3 +106,13 @@ def test_what_does_not_fit_is_refused() -> None:
         ConsistentSettings(passes=0)
     with pytest.raises(ConfigError, match="node_dropout"):
         RandomPropagationSettings(node_dropout=1.0)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [Features(4, 3, classes=False), MovingParticles(7, 3, space=3), Atoms(7, 4, space=3, radius=4.0)],
+    ids=["embeddings", "positions", "energies"],
+)
+def test_outputs_that_are_no_classes_are_refused(signature: Features) -> None:
+    with pytest.raises(ConfigError, match="outputs that are no classes"):
+        Consistent(ConsistentSettings("gnn"), signature)

@@ -133,8 +133,9 @@ class Consistent(nn.Module):
 
     def __init__(self, settings: ConsistentSettings, signature: Signature) -> None:
         super().__init__()
-        if signature.outputs < 2:
-            raise ConfigError("passes agree on the probabilities of classes, and this task has a single output")
+        if signature.outputs < 2 or not signature.classes:
+            has = "a single output" if signature.outputs < 2 else "outputs that are no classes"
+            raise ConfigError(f"passes agree on the probabilities of classes, and this task has {has}")
         network = chosen("network", settings.network, NETWORKS)()
         self.settings, self.signature = settings, signature
         self.network = BUILT[type(network)](network, signature)

@@ -91,7 +91,9 @@ class GraphClassification(NumberedExamples, Classification):
         self.has_test = tests > 0
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
         outputs = len(graphs.classes) or 1  # a value, where there are no classes
-        self.signature = Features(graphs.x.shape[-1], outputs, whole_graph=True, edges=edges, whole=whole)
+        self.signature = Features(
+            graphs.x.shape[-1], outputs, whole_graph=True, edges=edges, whole=whole, classes=bool(graphs.classes)
+        )
         self._e = None if graphs.e is None else graphs.e.split([member.num_edges for member in graphs.members])
         self._x = graphs.x.split([member.num_receivers for member in graphs.members])
 

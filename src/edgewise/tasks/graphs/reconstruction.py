@@ -56,7 +56,7 @@ class GraphReconstruction(Task):
         self.name, self.width = name, width
         self.splits: dict[Split, list[Graph]] = splits
         self.epoch_size = len(splits["train"])
-        self.signature = Features(width, width)
+        self.signature = Features(width, width, classes=False)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training graphs, or all of them where there are fewer."""

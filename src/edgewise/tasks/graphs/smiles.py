@@ -79,7 +79,8 @@ class SmilesRegression(GraphRegression):
         read = [self._framed(text) for text in tokenizer.encode(graphs.names)]
         members = tuple(text_graph(None, len(text)) for text in read)
         super().__init__(self.name, replace(graphs, members=members, x=torch.cat(read)))
-        self.signature = Tokens(tokenizer.size, self.signature.outputs, length=self.length, whole_graph=True)
+        width, classes = self.signature.outputs, self.signature.classes
+        self.signature = Tokens(tokenizer.size, width, length=self.length, whole_graph=True, classes=classes)
 
     def keep(self, run: Path) -> None:
         """Write the tokenizer into a run folder."""

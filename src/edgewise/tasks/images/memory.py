@@ -50,7 +50,7 @@ class Recall(Task):
             raise ConfigError(f"unknown damage {damage!r}; known are noise, cover")
         self.name, self.damage, self.share, self.size = name, damage, share, tuple(grey.shape[1:])
         self.stored = _signs(grey[_spread(images.labels[images.splits["train"]])[:patterns]].float())
-        self.signature = Features(self.stored.shape[1], self.stored.shape[1], length=1, whole_graph=True)
+        self.signature = Features(self.stored.shape[1], self.stored.shape[1], length=1, whole_graph=True, classes=False)
         self.epoch_size, self.splits = patterns, {split: range(patterns) for split in ("train", "valid", "test")}
         self.contents = f"{self.size[0]} × {self.size[1]} pixels, damaged by {damage} of {share:g}, images"
 

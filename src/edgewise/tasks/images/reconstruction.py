@@ -51,7 +51,7 @@ class ImageReconstruction(NumberedExamples):
         self.size = (int(images.pixels.shape[1]), int(images.pixels.shape[2]))
         self.largest = float(images.pixels.max().clamp(min=1))
         pixels = self.size[0] * self.size[1]
-        self.signature = Features(pixels, pixels, length=1, whole_graph=True)
+        self.signature = Features(pixels, pixels, length=1, whole_graph=True, classes=False)
         self.epoch_size = len(images.splits["train"])
         self.contents = f"{self.size[0]} × {self.size[1]} pixels, images"
 

@@ -140,7 +140,7 @@ class KnowledgeGraph(Task):
         self.count, self.kinds = len(facts.entities), 2 * len(facts.relations)
         self.epoch_size = len(facts.splits["train"])
         nodes = self.count + self.kinds
-        self.signature = Features(inputs=nodes, outputs=width, edges=self.kinds)
+        self.signature = Features(inputs=nodes, outputs=width, edges=self.kinds, classes=False)
         self.x = SparseFeatures(Graph.from_csr(torch.arange(nodes + 1), torch.arange(nodes), nodes), torch.ones(nodes))
         self.contents = f"{self.count:,} entities, {len(facts.relations)} relations"
 

@@ -96,7 +96,7 @@ class LinkPrediction(Task):
             raise ConfigError(f"task.width must be at least 1, not {width}")
         self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts_of(fanouts)
         self.epoch_size, self.has_test = cut.train.shape[1], cut.test.shape[1] > 0
-        self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational))
+        self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational), classes=False)
         self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}
         self.contents = f"{cut.graph.num_receivers:,} nodes and their links"
 

@@ -128,7 +128,7 @@ class Recommendation(Task):
         self.users, self.items = len(choices.users), len(choices.items)
         self.epoch_size = len(self.splits["train"])
         nodes = self.users + self.items
-        self.signature = Features(inputs=nodes, outputs=width)
+        self.signature = Features(inputs=nodes, outputs=width, classes=False)
         self.x = SparseFeatures(Graph.from_csr(torch.arange(nodes + 1), torch.arange(nodes), nodes), torch.ones(nodes))
         self.contents = f"{self.users:,} users, {self.items:,} items"
 

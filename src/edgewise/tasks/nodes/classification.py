@@ -131,7 +131,9 @@ class NodeClassification(OneGraph, Classification):
         self.contents = f"{nodes.graph.num_receivers:,} nodes {kinds}"
         edges = nodes.relations or (0 if nodes.e is None else nodes.e.shape[-1])
         width, outputs = nodes.x.shape[-1], len(nodes.classes) or 1
-        self.signature = Features(inputs=width, outputs=outputs, edges=edges, kinds=nodes.kinds)
+        self.signature = Features(
+            inputs=width, outputs=outputs, edges=edges, kinds=nodes.kinds, classes=bool(nodes.classes)
+        )
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])

@@ -47,7 +47,7 @@ class CurveRegression(OneGraph):
         self.place = torch.cat([places, torch.linspace(0, END, TEST)])
         error = noise * torch.randn(points + VALID, generator=generator)
         self.value = truth(self.place) + torch.cat([error, torch.zeros(TEST)])
-        self.signature = Features(inputs=2, outputs=1)
+        self.signature = Features(inputs=2, outputs=1, classes=False)
         everyone = torch.arange(len(self.place))
         x = torch.stack([self.place, torch.where(everyone < points, self.value, 0)], -1)
         senders, receivers = everyone[:points].repeat(len(everyone)), everyone.repeat_interleave(points)

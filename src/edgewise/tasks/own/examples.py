@@ -65,7 +65,10 @@ class OwnExamples(SeveralTargets, GraphClassification):
         self.classes = own.fitted.target.classes if single else ()
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
-        self.signature = Features(graphs.x.shape[-1], self.several.width, whole_graph=True, edges=edges, whole=whole)
+        width, classes = self.several.width, bool(self.classes)
+        self.signature = Features(
+            graphs.x.shape[-1], width, whole_graph=True, edges=edges, whole=whole, classes=classes
+        )
         self.changes = own.changes
         self.summary = (self.describe(), *map(str, own.fitted.targets), *getattr(own.given, "notes", ()))
 

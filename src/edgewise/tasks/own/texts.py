@@ -98,7 +98,8 @@ class OwnTexts(OwnExamples):
         members = tuple(text_graph(None, len(one)) for one in x)
         self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
         self._x = self.graphs.x.split([len(one) for one in x])
-        self.signature = Tokens(tokenizer.size, self.several.width, length=self.manner.length, whole_graph=True)
+        width, length, classes = self.several.width, self.manner.length, bool(self.classes)
+        self.signature = Tokens(tokenizer.size, width, length=length, whole_graph=True, classes=classes)
         longest = max(len(one) for one in x)
         self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), texts of {longest:,} of them at most"
         cut = f"{shortened:,} texts are longer than {self.manner.length:,} tokens: their ends are left out"

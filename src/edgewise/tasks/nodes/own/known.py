@@ -136,7 +136,7 @@ class OwnSeveral(SeveralTargets, OwnNodes):
     def of(self, given: Given, fitted: Fitted, undirected: bool, how: Reading) -> Self:
         self.several = Several(fitted.targets, fitted.scales)
         self.metric, self.maximise = self.several.metric, False
-        self.signature = replace(self.signature, outputs=self.several.width)
+        self.signature = replace(self.signature, outputs=self.several.width, classes=False)
         self.contents = f"{len(given):,} nodes with {len(fitted.targets)} targets"
         return super().of(given, fitted, undirected, how)
 
