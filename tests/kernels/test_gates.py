@@ -96,7 +96,9 @@ def test_what_is_divided_by_its_neighbours_is_divided_by_those_that_remain() -> 
     smaller, layer = GRAPH.keep_edges(kept), MoNet(3, 4)
     with gated(Gates(lambda call: kept.float(), removing=True)):
         found = collect(GRAPH, Filter(w, x, normalised=1e-6)), layer(GRAPH, x, u)
-    torch.testing.assert_close(found, (collect(smaller, Filter(w[kept], x, normalised=1e-6)), layer(smaller, x, u[kept])))
+    torch.testing.assert_close(
+        found, (collect(smaller, Filter(w[kept], x, normalised=1e-6)), layer(smaller, x, u[kept]))
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

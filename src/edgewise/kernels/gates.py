@@ -125,8 +125,8 @@ def _remaining(call: Aggregate | Collect, kept: Tensor) -> Any:
     graph, numbers = call.graph.keep_edges(kept), kept.nonzero()[:, 0]
     if isinstance(call, Collect):
         if isinstance(call.message, Filter) and call.message.normalised is not None:  # shares are of what remains
-            weight = torch.where(kept[:, None], call.message.weights(call.graph), 0)
-            call = replace(call, message=replace(call.message, weight=weight))
+            remaining = torch.where(kept[:, None], call.message.weights(call.graph), 0)
+            call = replace(call, message=replace(call.message, weight=remaining))
         return _collect(call, lambda m_ij, reduce: Collect(graph, m_ij.index_select(-2, numbers), reduce))
     edge_axis = -1 if call.weight is None or call.weight.ndim == 1 else -2
     weight = None if call.weight is None else call.weight.index_select(edge_axis, numbers)

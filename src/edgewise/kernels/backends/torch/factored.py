@@ -72,7 +72,8 @@ def run(call: Call) -> Tensor:
         parts = (x.split(sizes, -3) for x, sizes in ((phi_q, receivers), (phi_k, senders), (v, senders)))
         y, total = (torch.cat(ends, -2) for ends in zip(*map(_complete, *parts, biases), strict=True))
     else:
-        y, total = _causal(*(x.transpose(-3, -2) for x in (phi_q, phi_k, v)), None if bias is None else bias.mT)
+        phi_q, phi_k, v = (x.transpose(-3, -2) for x in (phi_q, phi_k, v))
+        y, total = _causal(phi_q, phi_k, v, None if bias is None else bias.mT)
     return (y / torch.where(total == 0, 1, total)).transpose(-3, -2).to(call.dtype)
 
 
