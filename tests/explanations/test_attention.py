@@ -126,6 +126,14 @@ def test_flow_is_the_largest_flow_to_each_node(model: Attentive) -> None:
     torch.testing.assert_close(shown.nodes, torch.tensor(largest), atol=1e-4, rtol=0)
 
 
+def test_flow_is_shared_by_parallel_edges_and_by_a_loop_and_what_stays(model: Attentive) -> None:
+    twice = Graph.from_edge_index([[0, 0, 1], [1, 1, 1]], num_nodes=2)
+    rolled, flown = (explain(model, twice, X[:2], (1, 0), method).edges for method in ("rollout", "flow"))
+    assert rolled is not None and flown is not None
+    assert flown[0] == pytest.approx(float(flown[1]), rel=1e-3)
+    assert float(flown.sum()) <= 1.0 + 1e-3  # half of two layers: the rest stays
+
+
 def test_relevance_is_its_equation_on_dense_matrices(model: Attentive) -> None:
     weights = []
     x = X

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import Dot, ExplanationError, Graph, aggregate, attend, causal, complete
+from edgewise import Dot, ExplanationError, Graph, aggregate, attend, causal, complete, explain
 from edgewise.explanations import Explained
 from edgewise.explanations.explained import matched
-from edgewise.layers import GCN, SparseFeatures
+from edgewise.layers import GAT, GCN, SparseFeatures
 
 GRAPH = Graph.from_edge_index([[0, 1, 2, 0], [1, 2, 0, 2]], num_nodes=3)
 
@@ -117,3 +117,20 @@ def test_hops_count_the_calls_on_the_edges() -> None:
     explained = Explained(Two(), (GRAPH, torch.randn(3, 2)), (0, 0))
     assert explained.hops == 2
     assert explained.node is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"node": 99}, "there is no node 99: the graph has 2"),
+        ({"node": -1}, "there is no node -1"),
+        ({"baseline": torch.zeros(2)}, r"a baseline \[2\] does not broadcast to features \[2, 3\]"),
+        ({"baseline": torch.zeros(1, 2, 3)}, "does not broadcast"),
+        ({"method": "attention", "layer": "0"}, "layer must be a whole number"),
+        ({"method": "attention", "head": 0.0}, "head must be a whole number"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, object], message: str) -> None:
+    pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    with pytest.raises(ExplanationError, match=message):
+        explain(GAT(3, 2), pair, torch.randn(2, 3), (1, 0), **options)  # type: ignore[arg-type]

@@ -66,7 +66,8 @@ def flow(explained: Explained) -> Scores:
     """Attention flow: the largest flow from the output to each node's input, through capacities Ã.
 
     Equation    max flow from (L, i) to (0, j) on the layered graph with capacities Ã = ½ A + ½ I
-    Symbols     an edge's score = its part in these flows, the mean over j; which of several largest flows is scipy's
+    Symbols     an edge's score = its part in these flows, the mean over j; which of several largest flows is scipy's;
+                parallel edges, and a loop and what stays, share by their capacities
     Errors      ExplanationError for more than 1,024 nodes
     Cost        one maximum flow on L (E + N) arcs for each node
     Reference   Abnar & Zuidema, 2020, §2.2
@@ -83,18 +84,25 @@ def flow(explained: Explained) -> Scores:
         heads += [(number - 1) * count + step.senders.numpy(), (number - 1) * count + stay]
         sizes += [0.5 * step.p.numpy(), step.stays.numpy()]
     capacity = np.rint(UNITS * np.concatenate(sizes)).astype(np.int32)
-    arcs = coo_array((capacity, (np.concatenate(tails), np.concatenate(heads))), shape=(source + 1, source + 1))
-    network, passed = arcs.tocsr(), np.zeros((count, count))
-    nodes = torch.zeros(count)
+    size, (tail, head) = source + 1, (np.concatenate(ends).astype(np.int64) for ends in (tails, heads))
+    network = coo_array((capacity, (tail, head)), shape=(size, size)).tocsr()
+    pairs, which = np.unique(tail * size + head, return_inverse=True)
+    nodes, passed = torch.zeros(count), np.zeros(len(pairs))
     for j in range(count):
         solved = maximum_flow(network, source, j)
         nodes[j] = solved.flow_value / UNITS
         along = solved.flow.tocoo()
-        between = (along.data > 0) & (along.row // count == along.col // count + 1) & (along.row < source)
-        np.add.at(passed, (along.row[between] % count, along.col[between] % count), along.data[between] / UNITS)
-    graph = explained.edges
-    after = count - graph.num_receivers  # of a class node, or of sources before the targets
-    edges = torch.from_numpy(passed / count).float()[graph.receivers + after, graph.senders + first]
+        ahead = along.data > 0
+        np.add.at(passed, np.searchsorted(pairs, along.row[ahead].astype(np.int64) * size + along.col[ahead]),
+                  along.data[ahead] / UNITS)  # fmt: skip
+    share = (
+        capacity / np.maximum(np.bincount(which, capacity), 1)[which]
+    )  # of parallel arcs, a loop's beside what stays
+    arcs = torch.from_numpy(share * passed[which] / count).float()
+    edges, place = torch.zeros(explained.edges.num_edges), count
+    for step in steps:
+        edges = edges + on_edges(explained, step.graph, arcs[place : place + len(step.p)])
+        place += len(step.p) + count
     return edges, nodes[first:]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ExplanationError
-from edgewise.explanations.explained import Explained
+from edgewise.explanations.explained import Explained, one_number
 from edgewise.explanations.methods import Explanation
 from edgewise.explanations.reach import around
 from edgewise.explanations.removal import within_reach
@@ -101,7 +101,7 @@ def fidelity(
     def number(outputs: Tensor) -> Tensor:
         if shown is None:
             return explained.target(outputs)
-        return shown(outputs if small is None else small.outputs(outputs))
+        return one_number(shown(outputs if small is None else small.outputs(outputs)), "shown")
 
     def curve(order: Tensor) -> Curve:
         return _curve(explained, reach[order], of, size, number)

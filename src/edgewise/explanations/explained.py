@@ -62,6 +62,8 @@ class Explained:
         self.x: Any = inputs[1]
         self.tokens = isinstance(self.x, Tensor) and not self.x.is_floating_point()
         self.num_nodes = int(self.x.shape[-1] if self.tokens else self.x.shape[-2])
+        receivers = self.num_nodes if self.alone else own.num_receivers
+        _check_shapes(self.x, None if self.tokens else baseline, node, receivers)
         self._held = Held()
         self._places: dict[int, tuple[Graph, Tensor]] = {}
         self.calls = 0  # of verbs on the edges, in the last evaluation
@@ -93,12 +95,7 @@ class Explained:
 
     def __call__(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
         """F(g, m); removing: without the edges where m is 0, so that softmaxes and means are over those that remain."""
-        value = self.target(self.outputs(nodes, edges, removing))
-        if not isinstance(value, Tensor):
-            raise ExplanationError(f"the target makes {shown(value)} of the outputs: it must be a tensor of one number")
-        if value.numel() != 1 or not bool(value.isfinite()):
-            raise ExplanationError(f"the target makes {value.tolist()} of the outputs: it must be one finite number")
-        return value.reshape(())
+        return one_number(self.target(self.outputs(nodes, edges, removing)), "the target")
 
     def outputs(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
         """The model's outputs under gates."""
@@ -219,6 +216,25 @@ def _check_options(edges: Any, baseline: Any, node: Any) -> None:
         raise ExplanationError(f"baseline must be a number, a tensor of features or None, not {shown(baseline)}")
     if isinstance(node, bool) or not isinstance(node, int | None):
         raise ExplanationError(f"node must be a whole number, or None, not {shown(node)}")
+
+
+def _check_shapes(x: Tensor | SparseFeatures, baseline: Any, node: int | None, nodes: int) -> None:
+    """Raise ExplanationError for a baseline that does not broadcast to the features, and for a node that is not there."""
+    if isinstance(baseline, Tensor):
+        pairs = zip(reversed(baseline.shape), reversed(x.shape), strict=False)
+        if baseline.ndim > len(x.shape) or any(size not in (1, own) for size, own in pairs):
+            raise ExplanationError(f"a baseline {list(baseline.shape)} does not broadcast to features {list(x.shape)}")
+    if node is not None and not 0 <= node < nodes:
+        raise ExplanationError(f"there is no node {node}: the graph has {nodes}, counted from 0")
+
+
+def one_number(value: Any, name: str) -> Tensor:
+    """What a function makes of outputs; ExplanationError unless it is one finite number."""
+    if not isinstance(value, Tensor):
+        raise ExplanationError(f"{name} makes {shown(value)} of the outputs: it must be a tensor of one number")
+    if value.numel() != 1 or not bool(value.isfinite()):
+        raise ExplanationError(f"{name} makes {value.tolist()} of the outputs: it must be one finite number")
+    return value.reshape(())
 
 
 def matched(graph: Graph, edges: Graph, first: int = 0) -> Tensor:

@@ -119,6 +119,9 @@ def scores(explained: Explained, method: str, layer: int | None = None, head: in
     if not isinstance(method, str) or method not in EXPLANATIONS:
         known = ", ".join(EXPLANATIONS)
         raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
+    for name, value in (("layer", layer), ("head", head)):
+        if isinstance(value, bool) or not isinstance(value, int | None):
+            raise ExplanationError(f"{name} must be a whole number, or None, not {shown(value)}")
     if method != "attention" and (layer, head) != (None, None):
         raise ExplanationError(f"a layer and a head are chosen for the method 'attention' alone, not for {method!r}")
     if explained.baseline is None and not explained.hops:

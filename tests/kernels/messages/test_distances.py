@@ -12,7 +12,7 @@ from kernels.networks import case
 @pytest.mark.parametrize("backend", [None, "native", "segment"])
 @pytest.mark.parametrize(("count", "reach"), [(5, 0.0), (5, -1.0), (5, float("nan")), (5, float("inf")), (1, 1.5)])
 def test_what_cannot_be_spread_is_refused_on_every_backend(count, reach, backend):
-    with pytest.raises((ShapeError, GraphError), match="reach must be|number of Gaussians must be"):
+    with pytest.raises((ShapeError, GraphError), match=r"reach must be|number of Gaussians must be"):
         case(random_graph(6, 5, 30), [4, 3], edges=count, ends="", reach=reach)(backend)
 
 
