@@ -218,3 +218,9 @@ def test_a_readout_may_hear_every_node_but_not_their_order():
 def test_an_unknown_property_is_refused():
     with pytest.raises(ConfigError, match="no properties"):
         check_layer(GCN(3, 2), GRAPH, torch.randn(5, 3), skip=["permutations"])
+
+
+def test_a_buffer_of_truth_values_survives_the_round_trip():
+    layer = Sound()
+    layer.register_buffer("kept", torch.tensor([True, False]))
+    check_layer(layer, GRAPH, torch.randn(GRAPH.num_receivers, 3))

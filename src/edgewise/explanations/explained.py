@@ -219,7 +219,7 @@ def _check_options(edges: Any, baseline: Any, node: Any) -> None:
 
 
 def _check_shapes(x: Tensor | SparseFeatures, baseline: Any, node: int | None, nodes: int) -> None:
-    """Raise ExplanationError for a baseline that does not broadcast to the features, and for a node that is not there."""
+    """Raise ExplanationError for a baseline that does not broadcast to features, and for a node that is not there."""
     if isinstance(baseline, Tensor):
         pairs = zip(reversed(baseline.shape), reversed(x.shape), strict=False)
         if baseline.ndim > len(x.shape) or any(size not in (1, own) for size, own in pairs):

@@ -268,7 +268,7 @@ def _state_dict(trial: Trial) -> None:
     fresh = copy.deepcopy(trial.layer)
     with torch.no_grad():
         for value in fresh.state_dict().values():
-            value.add_(1)
+            value.logical_not_() if value.dtype == torch.bool else value.add_(1)
     fresh.load_state_dict(safetensors.torch.load(saved))
     actual = replace(trial, layer=fresh).output()
     expect(torch.equal(actual, trial.output()), "another result after its weights were saved and loaded")
