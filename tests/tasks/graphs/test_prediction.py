@@ -1,6 +1,7 @@
 """Tasks on whole graphs: disjoint batches, their loss and scores, and what they answer."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from edgewise.layers import GIN, MLP, SumReadout
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice, skip_links
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.splits import SPLITS
 from edgewise.training import evaluate
 
 SIZES = [3, 1, 4, 2, 5, 3]
@@ -38,6 +40,23 @@ def classes() -> GraphClassification:
 @pytest.fixture
 def values() -> GraphRegression:
     return GraphRegression("six", graphs(torch.tensor([1.0, 5.0, 2.0, -1.0, 6.0, 3.0])))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"x": torch.zeros(17, 2)}, "x has 17 rows, and there are 18 nodes"),
+        ({"targets": torch.zeros(5)}, "targets has 5 rows, and there are 6 graphs"),
+        ({"e": torch.zeros(5, 1)}, "e has 5 rows, and there are 24 edges"),
+        ({"u": torch.zeros(5, 1)}, "u has 5 rows, and there are 6 graphs"),
+        ({"splits": {"train": torch.tensor([0])}}, "splits have no 'valid'"),
+        ({"splits": dict.fromkeys(SPLITS, torch.tensor([-1, 2]))}, "the train split has graphs -1 to 2, of 0 to 5"),
+        ({"splits": dict.fromkeys(SPLITS, torch.ones(6) > 0)}, "the train split is a mask"),
+    ],
+)
+def test_data_that_do_not_fit_the_graphs_are_named(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(DataError, match=told):
+        GraphRegression("six", replace(graphs(torch.arange(6.0)), **wrong))
 
 
 class GraphNetwork(nn.Module):

@@ -148,6 +148,19 @@ def check_splits(splits: Mapping[Any, Tensor], labels: Tensor, classes: bool, un
             raise DataError(f"{unit} {int(torch.as_tensor(rows)[lacking][0])} of the {split} split has no label")
 
 
+def check_listed(splits: Mapping[Any, Tensor], count: int, unit: str, needed: Sequence[Split] = SPLITS) -> None:
+    """Refuse splits that do not list examples by their numbers, which are below `count`, with a DataError."""
+    for split in (*needed, *(other for other in splits if other not in needed)):
+        if split not in splits:
+            raise DataError(f"splits have no {split!r}: each of {', '.join(SPLITS)} lists its {unit}s")
+        numbers = torch.as_tensor(splits[split])
+        if numbers.dtype == torch.bool:
+            raise DataError(f"the {split} split is a mask: mask.nonzero()[:, 0] lists its {unit}s")
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+            first, last = int(numbers.min()), int(numbers.max())
+            raise DataError(f"the {split} split has {unit}s {first} to {last}, of 0 to {count - 1}")
+
+
 def check_apart(splits: Mapping[Any, Tensor], unit: str, file: str = "") -> None:
     """Refuse an example that a split lists twice, as the numbers of a mask do, or that two splits list.
 

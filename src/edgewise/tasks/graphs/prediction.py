@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import Clustering
@@ -17,7 +17,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.splits import Split, check_splits
+from edgewise.tasks.core.splits import Split, check_listed, check_splits
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -52,6 +52,20 @@ class Graphs:
             object.__setattr__(self, "targets", self.targets.long())
 
 
+def check_parts(graphs: Graphs) -> None:
+    """Refuse features, targets and splits that do not fit the graphs, which a task may make later, with a DataError."""
+    members = graphs.members
+    nodes = sum(member.num_receivers for member in members)
+    edges = 0 if graphs.e is None else sum(member.num_edges for member in members)
+    one = len(members), "graphs"
+    counts = {"x": (nodes, "nodes"), "targets": one, "e": (edges, "edges"), "u": one}
+    for name, (count, what) in counts.items() if members else ():
+        rows = getattr(graphs, name)
+        if rows is not None and len(rows) != count:
+            raise DataError(f"{name} has {len(rows):,} rows, and there are {count:,} {what}")
+    check_listed(graphs.splits, len(graphs.targets), "graph", ("train", "valid") if graphs.splits else ())
+
+
 class Member(NamedTuple):
     """One graph to predict for: as in `Graphs`, with one row u [1, U], and what is known of it; None: no target."""
 
@@ -84,6 +98,7 @@ class GraphClassification(NumberedExamples, Classification):
         return False
 
     def __init__(self, name: str, graphs: Graphs) -> None:
+        check_parts(graphs)
         check_splits(graphs.splits, graphs.targets, bool(graphs.classes), "graph")
         self.name, self.graphs, self.classes, self.splits = name, graphs, graphs.classes, graphs.splits
         self.contents = f"{len(graphs.members):,} graphs of {len(graphs.x):,} nodes"

@@ -22,7 +22,7 @@ from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import SPLITS, Split, check_apart, check_splits
+from edgewise.tasks.core.splits import Split, check_apart, check_listed, check_splits
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
@@ -72,16 +72,7 @@ class Nodes:
                 raise DataError(f"{name} has {rows:,} rows, and the graph {count:,} nodes")
         if self.classes and (self.labels.is_floating_point() or not bool((self.labels < len(self.classes)).all())):
             raise DataError(f"labels must be whole numbers below {len(self.classes)}, one for each class, or -1")
-        for split in SPLITS:
-            if split not in self.splits:
-                raise DataError(f"splits have no {split!r}: each of {', '.join(SPLITS)} lists its nodes")
-            nodes = torch.as_tensor(self.splits[split])
-            if nodes.dtype == torch.bool:
-                raise DataError(f"the {split} split is a mask: mask.nonzero()[:, 0] lists its nodes")
-            if len(nodes) and not 0 <= int(nodes.min()) <= int(nodes.max()) < count:
-                raise DataError(
-                    f"the {split} split has nodes {int(nodes.min())} to {int(nodes.max())}, of 0 to {count - 1}"
-                )
+        check_listed(self.splits, count, "node")
         check_apart(self.splits, "node")
         if self.classes:
             object.__setattr__(self, "labels", self.labels.long())
