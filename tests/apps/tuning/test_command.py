@@ -51,6 +51,15 @@ def test_the_recipe_itself_is_the_first_trial(capsys):
     assert last(capsys)["valid"] == alone["valid"][0]
 
 
+@pytest.mark.parametrize(("widths", "is_recipe"), [("8,16", True), ("8,32", False)])
+def test_a_trial_is_called_the_recipe_only_where_it_is(widths, is_recipe, capsys):
+    shape = [*TINY[:-1], f"--search=model.width={widths}", "--search=model.layer=gcn,sage-mean"]
+    assert main(["tune", "karate-sage", "--model.depth=1", *shape, "--trials=1", "--run=t"]) == 0
+    page = Path("t/report.html").read_text()
+    said = ["as the recipe stands" in capsys.readouterr().out, "the recipe, validation" in page, "as it stands" in page]
+    assert said == [is_recipe] * 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

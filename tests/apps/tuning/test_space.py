@@ -60,6 +60,11 @@ def test_the_usual_search_holds_the_recipe_itself(name):
     assert configure(recipe, [(option, space.as_text(value)) for option, value in own.items()]) == config
 
 
+def test_a_truth_value_of_the_recipe_is_among_those_that_are_searched():
+    config = configure(recipes.read("karate"))
+    assert space.own(config, [space.written("task.loops=false,true")]) == {"task.loops": "true"}
+
+
 def test_the_usual_search_is_of_rates_sizes_dropouts_and_names():
     dimensions = space.usual(configure(recipes.read("texas-gat")))
     assert [str(one) for one in dimensions] == [

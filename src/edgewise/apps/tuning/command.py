@@ -105,9 +105,8 @@ def conclude(study: Study) -> dict[str, Any]:
     write_page(page, study, results)
     figures = summary(search.config, results)
     own = study.recipes_own()
-    before = "–" if own is None else shown(study.metric, own)
-    reached = shown(study.metric, best.value)
-    print(f"\nvalid {study.metric}: {reached} in trial {best.number}, {before} as the recipe stands")
+    before = "" if own is None else f", {shown(study.metric, own)} as the recipe stands"
+    print(f"\nvalid {study.metric}: {shown(study.metric, best.value)} in trial {best.number}{before}")
     print(f"{path}: edgewise train {path}\n{page}")
     return figures | {"trials": len(study.done()), "best": best.number, "options": best.params, "valid": best.value,
                       "recipe_file": str(path), "page": str(page)}  # fmt: skip

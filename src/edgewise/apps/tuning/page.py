@@ -18,8 +18,8 @@ from edgewise.training import Result
 FEWEST = 10  # trials from which on the importance of options is estimated
 LISTED = 15
 READING = (
-    "Each trial trains the recipe with other options and is compared with the rest by the validation data alone; the "
-    "first is the recipe as it stands. The best trial's options were then trained with seeds that no trial had, and "
+    "Each trial trains the recipe with other options and is compared with the rest by the validation data alone. "
+    "The best trial's options were then trained with seeds that no trial had, and "
     "the test data were read with those alone."
 )
 
@@ -29,7 +29,7 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
     ranked, done, metric = study.complete(), study.done(), study.metric
     own = study.recipes_own()
     numbers = {
-        "the recipe, validation": "–" if own is None else shown(metric, own),
+        **({} if own is None else {"the recipe, validation": shown(metric, own)}),
         f"trial {ranked[0].number}, validation": shown(metric, ranked[0].value),
         results[0].measure: shown(metric, float(np.mean([result.value for result in results]))),
         "trials": f"{len(done)}, {len(done) - len(ranked)} stopped early",
@@ -38,7 +38,7 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
     body = [
         element("p", "Edgewise tune", class_="eyebrow"),
         element("h1", f"{study.search.recipe.name}: {len(done)} trials"),
-        element("p", READING, class_="lead"),
+        element("p", READING + (FIRST if study.search.has_recipe else ""), class_="lead"),
         *again(study),
         pages.headline(numbers),
         element("h2", "Trials"),
@@ -59,6 +59,7 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
     write_file(path, pages.page(f"{study.search.recipe.name} · tuned", *body).encode(errors="replace"))
 
 
+FIRST = " The first is the recipe as it stands."
 LINES = "A line for each trial that was not stopped early; the best in colour."
 IMPORTANCE = "How much of what tells the better trials from the rest each option explains (PED-ANOVA)."
 

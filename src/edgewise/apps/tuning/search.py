@@ -38,8 +38,13 @@ class Search:
         }
 
     def own(self) -> dict[str, Value]:
-        """The recipe's own values, those of the first trial."""
+        """The recipe's own values where they are searched, those of the first trial."""
         return own(self.config, self.dimensions)
+
+    @property
+    def has_recipe(self) -> bool:
+        """Whether the recipe's own values are all among those that are searched: it is the first trial then."""
+        return len(self.own()) == len(self.dimensions)
 
     def with_values(self, values: Mapping[str, Value]) -> RunConfig:
         """The recipe with a trial's values, as `edgewise train` would train it."""

@@ -198,6 +198,6 @@ def own(config: RunConfig, dimensions: Sequence[Dimension]) -> dict[str, Value]:
 
 def _number(value: Any) -> Any:
     try:
-        return float(value)
+        return str(value).lower() if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         return str(value).lower()

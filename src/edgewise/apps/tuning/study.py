@@ -128,8 +128,8 @@ class Study:
         return sorted(found, key=lambda one: -one.value if self.maximise else one.value)
 
     def recipes_own(self) -> float | None:
-        """What the recipe reaches as it stands, once that is known."""
-        return next((one.value for one in self.complete() if one.number == 0), None)
+        """What the recipe reaches as it stands, once that is known; never where it is no trial."""
+        return next((one.value for one in self.complete() if one.number == 0 and self.search.has_recipe), None)
 
     def carry_out(self, most: int, seconds: float) -> Iterator["FrozenTrial"]:
         """Carry out trials until there are `most` or the time is over, and yield each at its end."""
