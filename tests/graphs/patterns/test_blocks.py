@@ -22,6 +22,10 @@ def test_blocks() -> None:
 
 def test_bipartite() -> None:
     assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
+    assert bipartite(3 * 10**9, 2 * 10**9).num_edges == 12 * 10**18  # at once: it is not summed
+    graph = bipartite(5, 4)
+    for first, last in [(0, 9), (0, 3), (2, 7), (5, 9), (4, 4)]:
+        assert graph.rows(first, last).num_edges == int(graph.in_degrees()[first:last].sum())
 
 
 def test_a_large_complete_graph_costs_nothing() -> None:

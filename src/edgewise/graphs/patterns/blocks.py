@@ -86,6 +86,11 @@ class Bipartite(Symmetric):
         on_left = (i < self.left)[:, None]
         return clip(on_left * self.left, torch.where(on_left, self.left + self.right, self.left), senders)
 
+    def edges_of(self, first: int, last: int, senders: int) -> int:
+        on_left = max(0, min(last, self.left) - first)
+        left = min(self.left, senders)
+        return on_left * (min(self.left + self.right, senders) - left) + (last - first - on_left) * left
+
 
 def bipartite(left: int, right: int) -> Graph:
     """The complete bipartite graph on left + right nodes: each side listens to all of the other side.
