@@ -167,7 +167,10 @@ def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
                 f"{file}: its first line must name the column, but is the number {names[0]}: put 'input' above "
                 f"it, or call the file {file.stem}.txt, with an input a line"
             )
-        place = names.index(_column(file, names, column))
+        name = _column(file, names, column)
+        if names.count(name) > 1:
+            raise DataError(f"{file}: more than one column is called {name!r}: each name once")
+        place = names.index(name)
         for row in rows:
             where = f"{file}: line {rows.line_num + dialect.skipped}"
             if row and len(row) != len(names):
