@@ -161,6 +161,11 @@ def test_a_gpu_that_is_not_there_is_told_of_in_one_line(words: list[str], capsys
     assert "no GPU of NVIDIA's here" in capsys.readouterr().err
 
 
+def test_plan_takes_a_score_or_a_layer(capsys) -> None:
+    assert main(["plan", "causal", "n=8", "--score", "Gaussian", "--layer", "EGNN"]) == 2
+    assert "--score and --layer exclude one another" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("score", ["Dot", "Additive", "GatedAdditive", "Gaussian", "Uniform", "Kernel"])
 def test_plan_knows_every_score(score: str, capsys) -> None:
     assert main(["plan", "causal", "n=16", "--score", score, "--heads", "2", "--channels", "4"]) == 0

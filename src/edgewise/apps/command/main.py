@@ -174,7 +174,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     plan.add_argument(
         "options", nargs="*", metavar="OPTION=VALUE", help="the pattern's own options, such as n=4096 radius=64"
     )
-    plan.add_argument("--score", default="Dot", metavar="SCORE", help="a score of `attend` (default: Dot)")
+    plan.add_argument("--score", metavar="SCORE", help="a score of `attend` (default: Dot)")
     plan.add_argument("--layer", metavar="LAYER", help="every call of a layer instead: EGNN, SchNet, TFN, ...")
     number(plan, "--heads", "H", 1, 4096, 4, "attention heads")
     number(plan, "--channels", "C", 1, 65536, 64, "channels per head")
@@ -333,7 +333,9 @@ def run(args: argparse.Namespace) -> Summary:
             from edgewise.apps.command.planning import plan
 
             shape = (args.heads, args.channels, args.batch, args.dtype)
-            what = args.score if args.layer is None else args.layer
+            if None not in (args.score, args.layer):
+                raise ConfigError("--score and --layer exclude one another: a layer has its own scores")
+            what = next((name for name in (args.layer, args.score) if name is not None), "Dot")
             return plan(args.pattern, args.options, what, *shape, args.device, calibrate=args.calibrate)
 
 
