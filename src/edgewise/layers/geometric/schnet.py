@@ -1,6 +1,6 @@
 """SchNet: convolution with filters that are functions of the distance, so that atoms may be anywhere."""
 
-from math import pi
+from math import inf, pi
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ class SchNet(nn.Module):
                 e_k(r) = exp(-γ (r - μ_k)²), μ_k evenly from 0 to r_c, γ = 1/(2 (μ_2 - μ_1)²)    (5)
     Symbols     filters = φ; into = W_in; first, second = W_1 and W_2 with biases; cutoff = r_c; ssp(z) = ln(½ e^z + ½)
     Shapes      h [*, N, channels], x [*, N, D], cell [D] -> [*, N, channels]; cutoff in the unit of x
-    Errors      ConfigError for a cutoff that is not positive or fewer than two Gaussians
+    Errors      ConfigError for a cutoff that is not positive and finite, or fewer than two Gaussians
     Edge cases  a node without senders within the cutoff: h_i and a constant; positions may coincide
     Cost        time O(N C F + E (G F + F²)) for G Gaussians and F filters; where all listen to one another, half of
                 that, since a distance has one filter for both directions. Memory as that of `EdgeNetwork`
@@ -41,9 +41,9 @@ class SchNet(nn.Module):
 
     def __init__(self, channels: int, filters: int, gaussians: int = 50, cutoff: float = 10.0) -> None:
         super().__init__()
-        if not cutoff > 0 or gaussians < 2 or min(channels, filters) < 1:
+        if not 0 < cutoff < inf or gaussians < 2 or min(channels, filters) < 1:
             sizes = f"channels={channels}, filters={filters} and cutoff={cutoff}"
-            raise ConfigError(f"{sizes} must be positive and gaussians={gaussians} at least 2")
+            raise ConfigError(f"{sizes} must be positive, the cutoff finite, and gaussians={gaussians} at least 2")
         self.cutoff, self.gaussians = cutoff, gaussians
         self.into = Linear(channels, filters, bias=False)
         self.filters = nn.ModuleList([Linear(gaussians, filters), Linear(filters, filters)])

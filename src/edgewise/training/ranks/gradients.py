@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from edgewise.training.layout import laid_as
+from edgewise.training.optimizers.layout import laid_as
 from edgewise.training.ranks.memory import KINDS, SharedSum, shared_sum
 
 # Bytes of all ranks' messages up to which each rank sends its own to all others, 0.13 ms between two processes through
