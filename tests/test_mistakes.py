@@ -86,7 +86,7 @@ MISTAKES: list[tuple[str, str, Any, str]] = [
     ("sample_neighbors", "weight", ONE.to_sparse(), "weight must be a dense tensor"),
     ("attend", "q", Q.to_sparse(), r"q is sparse .*q\.to_dense\(\)"),
     ("gaussians", "count", 1, "count must be at least 2"),
-    ("gaussians", "reach", 0, "reach must be a length above 0"),
+    ("gaussians", "reach", 0, "reach must be a finite length above 0"),
     ("gaussians", "length", [0.5], "length must be a tensor"),
     ("gaussians", "length", torch.rand(3, 2), r"distances \[\*, 1\], not \[3, 2\]"),
     ("dropout", "x", None, "x must be a tensor of features, not NoneType"),

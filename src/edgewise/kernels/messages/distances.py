@@ -11,9 +11,9 @@ from edgewise.errors import ShapeError
 from edgewise.graphs.checks import dense_tensor, real_number, whole_number
 
 
-def check_gaussians(count: int, reach: float) -> tuple[int, float]:
+def check_gaussians(count: int, reach: float, called: str = "count") -> tuple[int, float]:
     """Both as numbers; GraphError or ShapeError unless so many Gaussians can be spread evenly over so much."""
-    count, reach = whole_number(count, "the number of Gaussians", least=2), real_number(reach, "reach")
+    count, reach = whole_number(count, called, least=2), real_number(reach, "reach")
     if not 0 < reach < inf:
         raise ShapeError(f"reach must be a finite length above 0, not {reach}")
     return count, reach

@@ -172,7 +172,7 @@ class EdgeInput:
             if reads != 1:
                 raise ShapeError(f"{name} are {list(self.values.shape)}, but with a reach they are distances [*, E, 1]")
             reads = self.map[0].shape[-1] if self.map[0].ndim else 0
-            check_gaussians(reads, self.reach)
+            check_gaussians(reads, self.reach, "the number of Gaussians")
         check_map(f"the map of {name}", self.map, reads, width)
 
     def along(self, a: Tensor) -> EdgeInput:
