@@ -87,8 +87,8 @@ def graph_npz(folder: Path, content: bytes) -> Any:
         archive.writestr("edge_index.npy", seeds.npy([[0, 1, 2], [1, 2, 0]]))
         archive.writestr("labels.npy", seeds.npy([0, 1, 0]))
         archive.writestr("x.npy", content)
-        for split in ("train", "valid", "test"):
-            archive.writestr(f"{split}.npy", seeds.npy([0]))
+        for node, split in enumerate(("train", "valid", "test")):
+            archive.writestr(f"{split}.npy", seeds.npy([node]))
     return node_folder(str(folder))
 
 
