@@ -30,9 +30,8 @@ PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 #   fitted   to the times, forward and backward in float32 on two threads of an AMD EPYC and of an Intel Xeon with
 #            AVX-512, of 2,800 calls of all verbs that `python -m benchmarks.regret.drawn` drew with the seeds 201 to
 #            206, 301, 302 and 402 to 405, and of the 129 of `python -m benchmarks regret`, on 25 November 2026; a third
-#            of such a time counts as the forward pass (docs/performance.md says what regret is left). Constants of the
-#            CPU's kernels and of `segment`'s messages that these calls missed were fitted again on 26 November, to the
-#            600 calls of seeds 11, 601 and 602 on one thread of the EPYC and to those of 601 on two
+#            of such a time counts as the forward pass (docs/performance.md says what regret is left). What these calls
+#            missed was fitted again on 26 November, to 600 calls of seeds 11, 601 and 602 on the EPYC
 #   assumed  not measured
 
 
@@ -40,11 +39,11 @@ PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 class Cost:
     """What a backend would spend on a forward pass: numbers of operations, bytes, and launches.
 
-    Symbols     flops = multiplications and additions of PyTorch's matrix products, tiles = of our dense tiles, edges =
-                of our kernels on edges; bytes = contiguous traffic; gathered = bytes of rows that PyTorch picks one
-                by one, through temporaries of at most `largest` bytes; rows = bytes of rows that our kernels pick
-                out of `held` bytes; launches = the fixed cost of a call, counted in PyTorch operations. On a GPU tiles
-                are those of its matrix units, and edges the arithmetic outside of them
+    Symbols     flops = multiplications and additions of PyTorch's matrix products, tiles = of our dense tiles (on a
+                GPU, of its matrix units), edges = of our kernels on edges (on a GPU, all others); bytes = contiguous
+                traffic; gathered = bytes of rows that PyTorch picks one by one, through temporaries of at most
+                `largest` bytes; rows = bytes of rows that our kernels pick out of `held` bytes; launches = the fixed
+                cost of a call, in PyTorch's operations; steps = what one of a GPU's programs does one after another
     """
 
     flops: int = 0
@@ -56,6 +55,7 @@ class Cost:
     rows: int = 0
     held: int = 0
     launches: float = 0
+    steps: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         """Both, one after the other; what bounds a temporary or a cache is the larger of the two."""

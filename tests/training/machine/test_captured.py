@@ -1,6 +1,7 @@
 """Steps captured in CUDA graphs. Here is no card: a graph is a function that is called again, on tensors of its own."""
 
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -73,7 +74,7 @@ def graphs(monkeypatch):
     """In place of a CUDA graph: the work runs once for nothing, and into the same tensors whenever it is replayed."""
     made = []
 
-    def record(work, device):
+    def record(work, device, stream=None):
         with torch.random.fork_rng():
             loss = work()
         model = work.__closure__[0].cell_contents.gradient.__self__.model
@@ -321,7 +322,7 @@ def test_hooks_are_called_in_every_step(graphs, hang):
 
 
 def test_a_step_that_cannot_be_captured_is_computed(graphs, monkeypatch):
-    def record(work, device):
+    def record(work, device, stream=None):
         work()
         raise RuntimeError("operation not permitted when stream is capturing")
 
@@ -369,3 +370,26 @@ def test_steps_are_captured_on_a_gpu_alone_where_it_is_asked_for():
     assert captured(sum, Model(), None, replace(gpu, size=2), machine) is None
     for off in ({"capture": False}, {"precision": "float16"}):
         assert captured(sum, Model(), None, gpu, replace(machine, **off)) is None
+
+
+def test_compiled_steps_run_on_the_stream_that_is_captured(monkeypatch):
+    def stream(name):
+        return SimpleNamespace(device=CPU, wait_stream=lambda other: done.append(f"{name} waits"))
+
+    @contextmanager
+    def entered(stream):
+        now.append(stream)
+        yield
+        now.pop()
+
+    side, now, done = stream("side"), [stream("main")], []
+    fakes = {"current_stream": lambda device: now[-1], "stream": entered, "Stream": lambda device: side}
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    world = World(torch.device("cuda", 0))
+    found = captured(lambda parts: done.append(now[-1]), Model(), None, world, MachineSettings(compile=True))
+    found.gradient(())
+    with entered(found.stream):  # as in the capture
+        found.gradient(())
+    assert found.stream is side and done == ["side waits", side, "main waits", side]
+    assert captured(sum, Model(), None, world, MachineSettings()).stream is None

@@ -22,7 +22,8 @@ class Machine:
 
     Symbols     the names of `Cost`; temporaries beyond `reused` bytes are fresh memory every time, and gathering
                 through them runs at `gather_fresh`; rows in the cache, which holds `cache` bytes, run at `rows`,
-                others at `rows_far`. On a GPU the cache is the L2, and temporaries beyond it go to its memory
+                others at `rows_far`. On a GPU the cache is the L2, and temporaries beyond it go to its memory;
+                overlap = the share of the shorter of launching and computing that hides behind the longer
     """
 
     flops: float
@@ -36,24 +37,29 @@ class Machine:
     launch: float
     reused: float = 32e6  # bytes: the largest block that glibc's malloc reuses
     cache: float = 24e6  # bytes; assumed
+    steps: float = 1e6  # of one program
+    overlap: float = 0.0
 
     def seconds(self, cost: Cost) -> float:
         """Predicted time of a forward pass."""
         far = max(0.0, 1 - self.cache / cost.held) if cost.held else 0.0  # the share of rows that are not in the cache
-        return (
+        work = (
             cost.flops / self.flops
             + cost.tiles / self.tiles
             + cost.edges / self.edges
             + cost.bytes / self.bandwidth
             + cost.gathered / (self.gather if cost.largest <= self.reused else self.gather_fresh)
             + cost.rows * ((1 - far) / self.rows + far / self.rows_far)
-            + cost.launches * self.launch
         )
+        work, asked = max(work, cost.steps / self.steps), cost.launches * self.launch
+        return work + asked - self.overlap * min(work, asked)
 
 
 # Until `edgewise plan --calibrate` measures a machine, a CPU is taken for the one on which the constants of costs were
 # fitted, and these speeds with them (see `kernels/backend.py`); a GPU for an H200, at nine tenths of the 4.8 TB/s and a
-# part of the peaks that NVIDIA publishes, with launches of 6 µs: assumed. A GPU has other speeds in half precision.
+# part of the peaks that NVIDIA publishes: assumed. It computes while its host asks for more, and a short call takes as
+# long as to ask for it: launches are those of an H100's host, and those of each backend were counted by its clock. A
+# GPU has other speeds in half precision.
 ASSUMED = {
     "cpu": Machine(
         flops=1.25e11, tiles=2e11, edges=7.4e10, bandwidth=3.3e10, gather=5e10, gather_fresh=5e9, rows=1e12,
@@ -61,11 +67,11 @@ ASSUMED = {
     ),
     "cuda": Machine(
         flops=3e13, tiles=6e13, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
-        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
+        rows_far=3e12, launch=2.5e-5, reused=32e6, cache=40e6, overlap=1.0,
     ),
     "cuda half": Machine(
         flops=4e14, tiles=2e14, edges=1.5e13, bandwidth=4.3e12, gather=4e12, gather_fresh=2.5e12, rows=6e12,
-        rows_far=3e12, launch=6e-6, reused=32e6, cache=40e6,
+        rows_far=3e12, launch=2.5e-5, reused=32e6, cache=40e6, overlap=1.0,
     ),
 }  # fmt: skip
 MACHINES = dict(ASSUMED)  # by kind; `edgewise.kernels.choose.measure` puts what it measured in their place
@@ -108,7 +114,7 @@ def load(device: str = "cpu") -> None:
     except (OSError, ValueError, TypeError, KeyError):
         return  # never measured, or by another version
     for kind, values in saved.items():
-        if all(math.isfinite(value) and value > 0 for value in values.values()):
+        if all(math.isfinite(value) and (value > 0 or name == "overlap") for name, value in values.items()):
             MACHINES[kind] = Machine(**values)
 
 

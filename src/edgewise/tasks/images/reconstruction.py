@@ -61,7 +61,7 @@ class ImageReconstruction(NumberedExamples):
 
     def grey(self, numbers: Tensor) -> Tensor:
         """Images by their numbers, from 0 to 1: [B, pixels]."""
-        return self.images.pixels[numbers].float().flatten(1) / self.largest
+        return self.images.pixels.index_select(0, numbers).float().flatten(1) / self.largest
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
         x = self.grey(numbers)[:, None]

@@ -176,7 +176,8 @@ class EnergiesAndForces(NumberedExamples):
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
         members = tuple(self.frame_graph(number, pattern) for number in numbers.tolist())
-        return NodeTargets.of(members, self.x[numbers].flatten(0, 1), self.target[numbers].flatten(0, 1))
+        x, target = (x.index_select(0, numbers).flatten(0, 1) for x in (self.x, self.target))
+        return NodeTargets.of(members, x, target)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         energy, force = self._errors(outputs, batch)

@@ -189,7 +189,7 @@ class Forecast(NumberedExamples):
         return movement(captured(model, lambda: self.predict(model, pattern, request, "cpu")), model, SPACE)
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
-        now, target = self.x[numbers], self.target[numbers]
+        now, target = (x.index_select(0, numbers) for x in (self.x, self.target))
         if self.turned and generator is not None:
             rotation, upper = torch.linalg.qr(torch.randn(len(numbers), SPACE, SPACE, generator=generator))
             turn = rotation * upper.diagonal(dim1=-2, dim2=-1).sign()[:, None]  # uniform over the orthogonal group

@@ -44,18 +44,48 @@ def captured(
     alone = world.device.type == "cuda" and world.size == 1
     if not settings.capture or not alone or settings.precision == "float16":  # whose scale the host decides
         return None
-    return Captured(gradient, model, task, world.device, settings.deterministic)
+    stream = None
+    if settings.compile:
+        stream = torch.cuda.Stream(world.device)
+        gradient = aside(gradient, stream)
+    return Captured(gradient, model, task, world.device, settings.deterministic, stream)
+
+
+def aside(gradient: Gradient, stream: torch.cuda.Stream) -> Gradient:
+    """The same on a stream of its own, the one that is captured. Compiled code keeps what adds up a weight's gradient,
+    which works on the stream of its first use, and a capture that another stream takes part in fails."""
+
+    def run(parts: Parts) -> Tensor:
+        here = torch.cuda.current_stream(stream.device)
+        if here == stream:
+            return gradient(parts)
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            loss = gradient(parts)
+        here.wait_stream(stream)
+        return loss
+
+    return run
 
 
 class Captured:
     """Gradients of steps, from a CUDA graph where they can be.
 
     Symbols     gradient = what computes them; exact = whether its kernels repeat to the bit; reason = why it is not
-                captured any more, or ""
+                captured any more, or ""; stream = that on which it is captured, if not one of PyTorch's choice
     """
 
-    def __init__(self, gradient: Gradient, model: nn.Module, task: object, device: torch.device, exact: bool) -> None:
+    def __init__(
+        self,
+        gradient: Gradient,
+        model: nn.Module,
+        task: object,
+        device: torch.device,
+        exact: bool,
+        stream: torch.cuda.Stream | None = None,
+    ) -> None:
         self.gradient, self.model, self.task, self.device, self.exact = gradient, model, task, device, exact
+        self.stream = stream
         self.weights, self.buffers = list(model.parameters()), list(model.buffers())
         self.reason = ""
         self.seen = self.changes = 0  # steps of this signature, and signatures
@@ -127,7 +157,7 @@ class Captured:
         kept = set(map(id, self.held))
         self.parts = [(weight, _copied(part, kept)) for weight, part in parts]
         try:
-            self.loss, self.replay = record(lambda: self.gradient(self.parts), self.device)
+            self.loss, self.replay = record(lambda: self.gradient(self.parts), self.device, self.stream)
             self.gradients = [w.grad for w in self.weights]
         except Exception as error:  # whatever a step does that a graph cannot hold
             self.reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -300,7 +330,9 @@ def memory_share(device: torch.device) -> float:
     return torch.cuda.max_memory_allocated(device) / torch.cuda.get_device_properties(device).total_memory
 
 
-def record(work: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Callable[[], None]]:
+def record(
+    work: Callable[[], Tensor], device: torch.device, stream: torch.cuda.Stream | None = None
+) -> tuple[Tensor, Callable[[], None]]:
     """The result of work that is captured, which a call of the second computes.
 
     Errors      whatever the work does that cannot be captured; the generator of random numbers is made anew then, as
@@ -309,7 +341,7 @@ def record(work: Callable[[], Tensor], device: torch.device) -> tuple[Tensor, Ca
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
     try:
-        with torch.cuda.device(device), torch.cuda.graph(graph):
+        with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream):
             result = work()
     except Exception:
         torch.cuda.synchronize(device)

@@ -114,7 +114,7 @@ def test_on_a_gpu_small_blocks_are_not_left_to_flash_attention():
     call, speeds = Attend(graph, x, x, x, Dot()), ASSUMED["cuda half"]
     on_a_gpu = {"cpu": dense.FITS["cuda"]}
     with mock.patch.object(dense, "_runs_flash", return_value=True), mock.patch.object(dense, "FITS", on_a_gpu):
-        assert speeds.seconds(ragged.cost(call)) < 0.8 * speeds.seconds(dense.cost(call))
+        assert speeds.seconds(ragged.cost(call)) < 0.9 * speeds.seconds(dense.cost(call))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="flash attention needs a GPU")

@@ -7,8 +7,6 @@ import torch
 from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention as pytorch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from edgewise import (
     Additive,
@@ -25,7 +23,7 @@ from edgewise import (
     strided,
     window,
 )
-from edgewise.kernels.backends.torch import flex
+from edgewise.kernels.backends.torch import block_masks, flex
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose.planner import candidates
 from kernels.drawn import distance, number
@@ -43,29 +41,8 @@ def random_ranges(receivers: int, senders: int, intervals: int) -> Graph:
     return Graph.from_ranges(bounds[:, ::2].contiguous(), bounds[:, 1::2].contiguous(), senders)
 
 
-def random_edges(receivers: int, senders: int, edges: int) -> Graph:
-    """Edges anywhere, most of them in a corner; sometimes beside a full block."""
-    graph = Graph.from_edge_index(
-        torch.stack([(senders * torch.rand(edges) ** 2).long(), (receivers * torch.rand(edges) ** 2).long()]),
-        senders,
-        receivers,
-    ).coalesce()
-    if receivers < 128 or senders < 128 or torch.rand(()) < 0.5:
-        return graph
-    block = Graph.from_ranges(
-        torch.zeros(receivers, 1, dtype=torch.int64), 128 * (torch.arange(receivers) < 128)[:, None].long(), senders
-    )
-    return graph.union(block)
-
-
 def as_edges(graph: Graph) -> Graph:
     return Graph.from_csr(graph.offsets, graph.senders, graph.num_senders)
-
-
-def drawn_graphs(count: int) -> list[Graph]:
-    graphs = [random_ranges(number(1, 400), number(1, 400), number(1, 3)) for _ in range(count)]
-    graphs += [random_edges(number(1, 400), number(1, 400), number(1, 3000)) for _ in range(count)]
-    return [graph for graph in graphs if graph.num_edges]
 
 
 PATTERNS = {
@@ -73,6 +50,7 @@ PATTERNS = {
     "causal, offset": causal(150, offset=77),
     "window": window(700, 20),
     "window, dilated": window(300, 2, dilation=60),
+    "rows of a window of the past": window(300, 20, sides="past").rows(40, 290),
     "strided": strided(300, 16),
     "blocks": blocks([130, 200, 3]),
     "blocks, empty": blocks([150, 0, 7], senders=[0, 4, 290]),
@@ -81,41 +59,6 @@ PATTERNS = {
     "edges of a window": as_edges(window(400, 100)),
     "edges of a complete graph": as_edges(complete(130, 260)),
 }
-
-
-def listed(count: torch.Tensor, indices: torch.Tensor) -> list[list[int]]:
-    """The blocks of each row."""
-    rows = zip(count.flatten().tolist(), indices.flatten(0, -2).tolist(), strict=True)
-    return [row[:most] for most, row in rows]
-
-
-def check(graph: Graph) -> None:
-    """The mask is that of the graph, and its lists are those of PyTorch's own builder, which looks at all pairs."""
-    graph = graph.to(DEVICE)
-    dense = graph.dense_mask()
-    mask = flex.block_mask(graph)
-    i, j = torch.arange(graph.num_receivers, device=DEVICE), torch.arange(graph.num_senders, device=DEVICE)
-    assert torch.equal(mask.mask_mod(None, None, i[:, None], j), dense)
-    shape = (graph.num_receivers, graph.num_senders)
-    expected = pytorch.create_block_mask(lambda b, h, i, j: dense[i, j], 1, 1, *shape, device=DEVICE)
-    assert mask.shape == expected.shape == (1, 1, *shape)
-    for name in ("kv", "full_kv", "q", "full_q"):
-        found, theirs = (
-            listed(getattr(x, f"{name}_num_blocks"), getattr(x, f"{name}_indices")) for x in (mask, expected)
-        )
-        assert found == [sorted(row) for row in theirs], name
-    for name in ("kv", "q"):  # PyTorch's kernels read the lists of full blocks at the strides of the others
-        assert getattr(mask, f"{name}_indices").stride() == getattr(mask, f"full_{name}_indices").stride(), name
-
-
-@pytest.mark.parametrize("name", PATTERNS)
-def test_the_mask_of_a_pattern_is_exact(name):
-    check(PATTERNS[name])
-
-
-def test_the_masks_of_random_graphs_are_exact():
-    for graph in drawn_graphs(20):
-        check(graph)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -129,7 +72,7 @@ def test_attention_on_a_pattern_is_that_of_the_equation(name):
 
 def test_the_mask_is_built_once_for_a_graph():
     graph, q = window(300, 20).to(DEVICE), torch.randn(300, 1, 16, device=DEVICE)
-    with mock.patch.object(flex, "_in_ranges", wraps=flex._in_ranges) as build, uncompiled():
+    with mock.patch.object(block_masks, "tiles", wraps=block_masks.tiles) as build, uncompiled():
         attend(graph, q, q, q, backend="flex")
         attend(graph, 2 * q, q, q, backend="flex")
     assert build.call_count == 1
@@ -224,29 +167,6 @@ def test_graphs_of_other_sizes_share_what_was_compiled():
     assert count.frame_count == 2, "one for the first size, and one for all others"
 
 
-class Touched(TorchDispatchMode):
-    """Counts the numbers that all operations read and write."""
-
-    count = 0
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        result = operation(*args, **(kwargs or {}))
-        tensors = tree_leaves((args, kwargs, result))
-        self.count += sum(x.numel() for x in tensors if isinstance(x, torch.Tensor))
-        return result
-
-
-def test_building_a_mask_takes_work_in_proportion_to_the_nodes():
-    def work(n):
-        graph = window(n, 128)
-        with Touched() as touched:
-            mask = flex.block_mask(graph)
-        assert mask.kv_indices.shape[-1] <= 2 and mask.full_q_indices.shape[-1] <= 2, "no list is as long as the graph"
-        return touched.count
-
-    assert 100 * 4096 < work(65_536) / 16 <= 1.01 * work(4096), "in proportion to pairs it would be 16 times as much"
-
-
 def test_beyond_the_limit_of_recompilation_another_backend_runs(monkeypatch):
     def full(*inputs, **options):
         raise FailOnRecompileLimitHit("recompile_limit reached with fullgraph=True")
@@ -256,6 +176,21 @@ def test_beyond_the_limit_of_recompilation_another_backend_runs(monkeypatch):
     with pytest.warns(UserWarning, match="others run on segment"):
         y = attend(window(9, 2), q, q, q, backend="flex")
     torch.testing.assert_close(y, attend(window(9, 2), q, q, q, backend="reference"))
+
+
+def test_more_kinds_of_calls_are_compiled_than_pytorch_would(monkeypatch):
+    limits = []
+
+    def compiled(*inputs, **options):
+        limits.append(torch._dynamo.config.recompile_limit)
+        if limits[-1] < flex.COMPILED:
+            raise FailOnRecompileLimitHit("recompile_limit reached with fullgraph=True")
+        return "y"
+
+    monkeypatch.setattr(torch, "compile", lambda function, **options: compiled)
+    before = torch._dynamo.config.recompile_limit
+    assert flex._flex_attention.__wrapped__("cuda")() == "y"
+    assert limits == [before, flex.COMPILED] and torch._dynamo.config.recompile_limit == before
 
 
 @pytest.mark.parametrize(

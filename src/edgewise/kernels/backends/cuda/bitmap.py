@@ -28,7 +28,7 @@ from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, 
 from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.scores import Dot
 
-CALL = 4  # launches; assumed
+CALL = 15  # launches; by an H100's host
 COLUMN = 8  # bytes of a distinct sender; counted
 SAMPLE, FEW = 64, 2**18  # windows, and edges of a rule, that are counted to predict all
 
@@ -47,6 +47,7 @@ def cost(call: Call) -> Cost:
         held=size * batch * graph.num_senders * width,
         bytes=listing(graph) + COLUMN * columns * call.heads + size * batch * graph.num_receivers * width,
         launches=CALL,
+        steps=columns // max(1, -(-graph.num_receivers // WINDOW)),
     )
 
 

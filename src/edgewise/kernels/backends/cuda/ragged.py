@@ -34,7 +34,7 @@ MOST = 128  # nodes of a block
 WIDEST = 128  # channels of a head
 BYTES = 2**14  # of a block's queries: more of them, beside keys, values and gradients, do not fit on the chip
 SOFTMAX = 5  # products for a pair's exponential; assumed
-CALL = 2  # launches of a call: on an H100 one takes as long as flash attention's, which counts as so many
+CALL = 12  # launches; by an H100's host
 LARGE = 64  # nodes of a block beyond which it has a launch of its own kind
 Launches = tuple[int, int, int]  # small blocks, which come first; the logarithm of their largest tile; large blocks
 

@@ -18,7 +18,7 @@ from edgewise.kernels.messages import Message
 from edgewise.kernels.operator.attention import KINDS
 
 MOST = 2**31 - 64  # nodes and edges are numbered in 32 bits, in which a program may count beyond its last edge
-CALL = 8  # launches; assumed
+CALL = 18  # launches; by an H100's host
 WIDEST = 1024  # channels of a head: a row must fit the registers of a program
 
 

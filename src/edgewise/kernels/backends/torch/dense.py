@@ -37,14 +37,15 @@ class Fit(NamedTuple):
 
 
 # On a CPU fitted to 550 calls without and 130 with a mask, of 1 to 512 nodes and up to 2.5 ms, on one thread of an AMD
-# EPYC; on a GPU assumed. With a mask there is a look for numbers that are not finite.
+# EPYC; on a GPU assumed, but for launches, by an H100's host. With a mask numbers that are not finite are looked for.
 FITS = {
     "cpu": (Fit(1.65, 0.0125, 1.0, 57, 6200), Fit(2.25, 0.041, 1.2, 104, 0)),
-    "cuda": (Fit(2, 0, 1, 15, 0), Fit(3.4, 0, 4 / 3, 36, 0)),
+    "cuda": (Fit(7, 0, 1, 15, 0), Fit(7, 0, 4 / 3, 36, 0)),
 }
 FLASH_TILE = 128, 64  # receivers and senders that flash attention computes at once, the last ones of a sequence padded
 SKIPPED = 256  # senders: the tiles that causal attention leaves out; assumed
-GROUP = 14  # launches for each size of blocks; fitted
+ROWS, BUSY = 64, 132  # of a head that a GPU's multiprocessor computes at a time, and how many of these an H100 has
+GROUP, FLASH_BLOCKS = 14, 7  # launches for each size of blocks (fitted), and more of flash attention on blocks
 COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
 SUM, ENTRY = 4, 8  # launches of a sum, and bytes for each entry of its matrix, written and read; counted
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build: 2 GiB of bool
@@ -76,11 +77,11 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
-    blocks, groups = 1, 0
+    blocks, groups, further = 1, 0, 0
     if not masked and BLOCKS.holds(graph):
         assert isinstance(graph.rule, Blocks)
         if _runs_flash(call):
-            pairs = _in_flash_tiles(graph)
+            pairs, further = _in_flash_tiles(graph), FLASH_BLOCKS
         else:
             pairs = graph.num_edges
             sizes = [both for both in zip(graph.rule.receivers, graph.rule.senders, strict=True) if all(both)]
@@ -93,8 +94,11 @@ def cost(call: Call) -> Cost:
     traffic = (COPIED if groups == 0 else BLOCKS_COPIED) * call.v.numel()
     if masked:  # a bias is a float32, a mask a bool
         traffic += batch * call.heads * pairs * (5 if call.score.biases else 1)
-    launches = fit.call + fit.head * batch * call.heads * blocks + GROUP * groups
-    return Cost(flops=int(batch * call.heads * numbers), bytes=traffic, launches=launches)
+    launches = fit.call + fit.head * batch * call.heads * blocks + GROUP * groups + further
+    flops = batch * call.heads * numbers
+    if graph.device.type == "cuda":
+        flops *= max(1, BUSY / max(1, batch * call.heads * -(-graph.num_receivers // ROWS)))
+    return Cost(flops=int(flops), bytes=traffic, launches=launches)
 
 
 def yields(call: Call) -> bool:

@@ -30,7 +30,8 @@ SOFTMAX = 20  # products: what an edge's exponential costs; assumed
 GATHERED, SCORES = 5, 200  # rows of a head's channels and numbers that are moved for an edge; fitted
 SPELT = 3  # more rows where vectors of edges make keys and values of their own: counted
 END = 6  # bytes for each number of a node; fitted
-CALL, CARD_COLLECT, CARD_SUM = 10, 4, 6  # launches of attention (fitted), and on a GPU of sums (counted)
+CALL, CARD_CALL = 10, 21  # launches of attention: fitted; on a GPU, by an H100's host
+CARD_COLLECT, CARD_SUM = 4, 6  # and of sums there; counted
 # Operations of a sum on a CPU: for each number of an edge, more where each head has a weight, and of an extreme; for an
 # edge; for each number of a node; and launches. All fitted
 SUM = (2.6, 56, 202, 20, 18, 3.6)
@@ -54,7 +55,7 @@ def cost(call: Call) -> Cost:
             gathered=4 * numbers * ((GATHERED + SPELT * (vectors is not None)) * width + SCORES),
             largest=4 * numbers * call.v.shape[-1],
             bytes=END * call.v.shape[:-3].numel() * call.heads * ends * width,
-            launches=CALL,
+            launches=CARD_CALL if call.graph.device.type == "cuda" else CALL,
         )
     if isinstance(call, Collect) and isinstance(call.message, Message):
         return messages.cost(call, cost)
