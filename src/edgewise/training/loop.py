@@ -33,9 +33,9 @@ from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
     Sampler,
     SecondOrder,
-    averages,
     optimizer_for,
     optimizer_tensors,
+    parted,
     restore_optimizer,
 )
 from edgewise.training.optimizers.newton import Newton
@@ -345,14 +345,15 @@ class Trainer:
             shared = own.get if self.world.shard else None
             load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path, self.whole)
             of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
-            memory, chosen_now = checkpoint.tensors("optimizer", of_weight), self.config.optimizer.name
+            memory, averages = parted(checkpoint.tensors("optimizer", of_weight))
+            chosen_now = self.config.optimizer.name
             unaltered = file_hashes(self.run, ())[CONFIG] == state["files"][CONFIG]
             older = chosen_now if unaltered else "one that it does not name"
             if (before := state.get("optimizer", older)) != chosen_now:
                 if self.world.first:
                     say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
-                memory = averages(memory)
-            restore_optimizer(self.optimizer, self.model, memory)
+                memory = {}
+            restore_optimizer(self.optimizer, self.model, memory | (averages if self.average else {}))
             if self.average is not None:
                 self.average.count_from(state["step"])
             if state["scaler"]:  # not of another precision
@@ -394,7 +395,6 @@ class Trainer:
             what = f"the gradient of {name!r} is not finite"
         else:
             what = "the gradient's norm is too large for its precision"
-        advice = "lower optimizer.learning_rate or set train.clip"
-        if self.step == 1:
-            advice = "no weight has moved yet, so look into the model and what it reads"
+        at_first = "no weight has moved yet, so look into the model and what it reads"
+        advice = at_first if self.step == 1 else "lower optimizer.learning_rate or set train.clip"
         return NonFiniteError(f"step {self.step}: {what}; {advice}. The checkpoints before it are intact")

@@ -10,7 +10,7 @@ from edgewise.errors import CheckpointError, ConfigError
 from edgewise.tasks import TASKS
 from edgewise.training import OPTIMIZERS, AverageSettings, Choice, finished, load_run, resume, train
 from edgewise.training.checkpoint import Checkpoint, checkpoints, read_state, write_state
-from training.tiny import Tiny, configured, same_run, trained, without_result
+from training.tiny import Tiny, configured, same_run, trained, weights, without_result
 
 
 def stopped_at(step):
@@ -66,6 +66,16 @@ def test_an_average_that_is_accepted_later_is_that_of_the_weights_from_its_start
     begun = [step for step in range(1, 41) if (step >= before > 0 and step < 25) or (step >= after and step > 24)]
     passed = [Checkpoint(folder / f"step-{step:08}", {}).tensors("model")["first.weight"] for step in begun]
     assert torch.allclose(mean, torch.stack(passed).mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("after", ["momentum", "adagrad", "rmsprop", "adamw", "constant-sgd"])
+def test_an_average_is_left_behind_where_another_optimizer_goes_on_without_one(tmp_path, monkeypatch, after):
+    """The optimiser took what was left of the mean for a memory of its own: a KeyError."""
+    interrupt(tmp_path / "run", configured(average=AverageSettings(5)), 25, monkeypatch)
+    config = configured(optimizer=Choice(after, {"learning_rate": 0.05}))
+    (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
+    resume(tmp_path / "run", progress=False, accept=True)
+    assert not [name for name in weights(tmp_path / "run", "optimizer") if name.endswith("/average")]
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -299,9 +299,13 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
     }
 
 
-def averages(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of what `optimizer_tensors` named, the weights' averages, which any optimiser goes on with."""
-    return {key: value for key, value in tensors.items() if key.rpartition("/")[2] in NAMES}
+def parted(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Of what `optimizer_tensors` named, the optimiser's own memory and the weights' averages, which go with any."""
+    of_average = {key for key in tensors if key.rpartition("/")[2] in NAMES}
+    return (
+        {key: value for key, value in tensors.items() if key not in of_average},
+        {key: value for key, value in tensors.items() if key in of_average},
+    )
 
 
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
