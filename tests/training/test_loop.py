@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import Choice, finished, load_run, read_config, resume, train
+from edgewise.training import Choice, RunConfig, finished, load_run, read_config, resume, train
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from training.tiny import configured, losses, records, same_run, tiny, trained, weights
@@ -307,3 +307,33 @@ def test_the_best_weights_are_chosen_by_the_loss_where_asked(tmp_path, capsys):
     assert chosen["loss"] == min(lines, key=lambda line: line["valid"]["loss"])["step"]
     assert chosen["metric"] == max(lines, key=lambda line: (line["valid"]["accuracy"], -line["valid"]["loss"]))["step"]
     assert chosen["loss"] != chosen["metric"], "the test needs a task on which the two differ"
+
+
+def averaged(task, model, **options):
+    """A trainer of an average of weights, once a step and an evaluation are over."""
+    content = {"task": task, "model": model, "train": {"steps": 1, "average": {"start": 1}, **options}}
+    return Trainer(RunConfig.from_plain(content), None, CPU)
+
+
+def test_the_batch_norms_of_an_average_hear_what_trains_alone():
+    """The whole graph was read for them, also where training reads the graph of the training nodes alone."""
+    task = {"name": "planted", "nodes": 60, "classes": 3, "inductive": True, "fanouts": []}
+    trainer = averaged(task, {"name": "gnn", "layer": "gcn", "norm": "batch"})
+    read = list(trainer.training_batches())
+    assert [len(inputs[1]) for inputs in read] == [len(trainer.task.splits["train"])]
+    trainer = averaged(task | {"fanouts": [3, 3]}, {"name": "gnn", "layer": "sage-mean", "norm": "batch"}, batch=16)
+    trained = trainer.task.nodes.x[trainer.task.splits["train"]]
+    assert all(bool((row == trained).all(-1).any()) for _, x in trainer.training_batches() for row in x)
+
+
+def test_the_batch_norms_of_an_average_read_batches_as_training_draws_them():
+    """The last of them could be a single example, and a task that draws every batch anew had none."""
+    short = {"examples": 9, "longest": 12, "shortest": 4}
+    tasks = {"tiny": ({}, {"name": "two maps"}, 9), "listops": (short, {"name": "transformer", "readout": "mean"}, 4)}
+    for name, (options, model, batch) in tasks.items():
+        trainer = averaged({"name": name, **options}, model, batch=batch, accumulate=2)
+        read, size = list(trainer.training_batches()), trainer.task.epoch_size
+        assert len(read) == 2 * -(-size // batch)
+        again, drawn = list(trainer.training_batches()), trainer.make(1)[1]
+        assert all(torch.equal(one[1], other[1]) for one, other in zip(read, again, strict=True))
+        assert all(torch.equal(one[1], other.x) for one, other in zip(read, drawn, strict=False))

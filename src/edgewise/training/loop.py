@@ -242,12 +242,13 @@ class Trainer:
             self.parts = mine, [(weighed(*pair, terms, per_graph), pair[1].to(device)) for pair in own]
         return self.parts[1]
 
-    def make(self, step: int) -> Drawn:
-        """The terms of a step's global batch, and this rank's parts of it; the seed and the step alone decide them."""
+    def make(self, step: int, whole: bool = False) -> Drawn:
+        """The terms of a step's global batch, and this rank's parts of it, or all; seed and step alone decide them."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, step))
         count, world = self.settings.accumulate, self.world
         size, rank = (1, 0) if world.partition else (world.size, world.rank)
-        parts = Parts(size * count, range(rank * count, (rank + 1) * count))
+        every = range(size * count)
+        parts = Parts(len(every), every if whole else every[rank * count : (rank + 1) * count])
         return self.task.train_parts(self.settings.batch, generator, self.config.graph, parts)
 
     def rate(self) -> float:
@@ -259,8 +260,7 @@ class Trainer:
         return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
 
     def validate(self) -> tuple[int, str]:
-        """Evaluate on the validation split and copy the weights if they are the best so far; how stale those are. Every
-        rank does, and has the same scores."""
+        """Evaluate on the validation split, on every rank, and copy the best weights so far; how stale those are."""
         with nullcontext() if self.average is None else self.average.applied(self.model, self.training_batches):
             scores = self.scores("valid")
             better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
@@ -275,15 +275,15 @@ class Trainer:
         return 0 if better else self.stale + 1, summary
 
     def training_batches(self) -> Iterator[tuple[Any, ...]]:
-        """What the model reads of every training example, once."""
-        for batch in self.task.batches("train", self.config.evaluation_batch, self.config.graph):
-            yield self.world.part(batch).to(self.world.device).inputs
+        """What the model reads in an epoch of training, the same on every rank: nothing that is held out."""
+        for step in range(-(-self.task.epoch_size // self.settings.batch)):
+            for batch in self.make(step + 1, whole=True)[1]:
+                yield self.world.part(batch).to(self.world.device).inputs
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split, which must be finite."""
-        size, pattern = self.config.evaluation_batch, self.config.graph
         self.world.align(self.model)
-        scores = evaluate(self.model, self.task, split, size, pattern, self.world)
+        scores = evaluate(self.model, self.task, split, self.config.evaluation_batch, self.config.graph, self.world)
         for name, value in scores.items():
             if not isfinite(value):
                 raise NonFiniteError(f"the {split} {name} is {value} after step {self.step}")
