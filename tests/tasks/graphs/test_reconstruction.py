@@ -44,6 +44,8 @@ def test_noise_is_new_in_training_and_stays_in_evaluation():
     again = graph_reconstruction(train=20, test=10)
     for one, other in zip(TASK.batches("test", 4), again.batches("test", 4), strict=True):
         assert torch.equal(one.x, other.x)
+    whole, parts = (torch.cat([batch.x for batch in TASK.batches("test", size)]) for size in (10, 3))
+    assert torch.equal(whole, parts)
 
 
 class Oracle(torch.nn.Module):

@@ -8,6 +8,7 @@ from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import MaskedTokens
 from edgewise.tasks.text.pretrained import read_tokenizer
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, BPETokenizer, CharacterTokenizer
+from edgewise.training import evaluate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TEXTS = {"train": ["attention", "graph", "edge", "transformer"], "valid": ["sender", "receiver"], "test": ["node"]}
@@ -41,6 +42,14 @@ def test_every_text_is_read_once_with_the_same_masks():
         assert read == TEXTS[split]
     first, again = (next(task.batches("valid", 2)) for _ in range(2))
     assert torch.equal(first.x, again.x)
+
+
+def test_the_masks_of_an_evaluation_are_the_same_in_batches_of_any_size():
+    task = MaskedTokens("words", TEXTS | {"valid": 4 * TEXTS["train"]}, CharacterTokenizer(LETTERS), length=16)
+    model = BERT(BERTSettings(width=16, depth=1, heads=2), task.signature)
+    for size in (1, 3):  # in batches of one, some texts have nothing to guess
+        assert torch.equal(*(torch.cat([batch.x for batch in task.batches("valid", n)]) for n in (16, size)))
+        assert evaluate(model, task, "valid", size) == pytest.approx(evaluate(model, task, "valid", 16))
 
 
 def test_the_loss_is_of_what_was_chosen_alone():

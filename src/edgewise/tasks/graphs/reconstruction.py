@@ -61,19 +61,24 @@ class GraphReconstruction(Task):
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training graphs, or all of them where there are fewer."""
         chosen = torch.randperm(self.epoch_size, generator=generator)[:size].tolist()
-        return self._batch([self.splits["train"][number] for number in chosen], generator, pattern)
+        graphs = [self.splits["train"][number] for number in chosen]
+        return self._batch(graphs, self._noise(graphs, generator), pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every graph of a split once, with noise that stays the same."""
+        """Every graph of a split once, with noise that stays the same, whatever the size."""
         yield from self._noisy(split, size, pattern)
 
     @cached
     def _noisy(self, split: Split, size: int, pattern: Pattern) -> list[Batch]:
-        graphs, generator = self.splits[split], torch.Generator().manual_seed(0)
-        parts = (graphs[first : first + size] for first in range(0, len(graphs), size))
-        return [self._batch(part, generator, pattern) for part in parts]
+        graphs = self.splits[split]
+        noise = self._noise(graphs, torch.Generator().manual_seed(0)).split([g.num_receivers for g in graphs])
+        parts = (slice(first, first + size) for first in range(0, len(graphs), size))
+        return [self._batch(graphs[part], torch.cat(noise[part]), pattern) for part in parts]
 
-    def _batch(self, graphs: Sequence[Graph], generator: torch.Generator, pattern: Pattern) -> Batch:
+    def _noise(self, graphs: Sequence[Graph], generator: torch.Generator) -> Tensor:
+        return torch.randn(sum(graph.num_receivers for graph in graphs), self.width, generator=generator)
+
+    def _batch(self, graphs: Sequence[Graph], x: Tensor, pattern: Pattern) -> Batch:
         if not given(pattern):
             raise ConfigError(
                 f"{self.name} has graphs of its own, which are to be reconstructed: choose the graph 'given'"
@@ -84,7 +89,7 @@ class GraphReconstruction(Task):
         pairs = torch.cat([corner + start for corner, start in zip(corners, first, strict=True)], 1)
         n, links = together.num_receivers, links_of(together)
         target = torch.isin(pairs[0] * n + pairs[1], links[0] * n + links[1]).float()
-        return PairBatch(together, torch.randn(n, self.width, generator=generator), target, pairs=pairs)
+        return PairBatch(together, x, target, pairs=pairs)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         logits = distance_logit(outputs, batch_of(PairBatch, batch).pairs)
@@ -111,7 +116,8 @@ class GraphReconstruction(Task):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
         """A graph of the data, by a split and a number in it ("test:7"): its links, and the predicted ones."""
         graph = self.example(request)
-        batch = self._batch([graph], torch.Generator().manual_seed(0), pattern).to(device)
+        noise = self._noise([graph], torch.Generator().manual_seed(0))
+        batch = self._batch([graph], noise, pattern).to(device)
         z, pairs = model.eval()(batch.graph, batch.x), batch_of(PairBatch, batch).pairs
         predicted = pairs[:, distance_logit(z, pairs) > 0]
         return {"graph": request, "links": links_of(graph).T.tolist(), "predicted": predicted.T.tolist()}

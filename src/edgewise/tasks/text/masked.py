@@ -103,13 +103,19 @@ class MaskedTokens(Classification):
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
         """`size` training texts drawn with replacement, each worded and masked anew."""
         chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
-        return self._masked([self._reworded(number, generator) for number in chosen], generator, pattern)
+        texts = [self._reworded(number, generator) for number in chosen]
+        return self._batch(texts, *self._masked(texts, generator), pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every text of a split once, in a fixed order, with the same masks every time."""
-        generator, texts = Generator().manual_seed(0), self.tokens[split]
+        """Every text of a split once, in a fixed order, with the same masks every time, whatever the size."""
+        texts = self.tokens[split]
+        lengths = [len(text) for text in texts]
+        read, rows = self._masked(texts, Generator().manual_seed(0))
+        chosen = torch.zeros(len(read), dtype=torch.bool).index_fill(0, rows, True).split(lengths)
+        x = read.split(lengths)
         for first in range(0, len(texts), size):
-            yield self._masked(texts[first : first + size], generator, pattern)
+            some = slice(first, first + size)
+            yield self._batch(texts[some], torch.cat(x[some]), torch.cat(chosen[some]).nonzero()[:, 0], pattern)
 
     def _reworded(self, number: int, generator: Generator) -> Tensor:
         if self.reword is None:
@@ -118,11 +124,14 @@ class MaskedTokens(Classification):
         fits = len(tokens) + 2 <= cast(int, self.signature.length)
         return self.frame(tokens) if fits else self.tokens["train"][number]
 
-    def _masked(self, texts: Sequence[Tensor], generator: Generator, pattern: Pattern) -> Batch:
-        whole, members = torch.cat(list(texts)), tuple(text_graph(pattern, len(text)) for text in texts)
-        tokenizer = self.tokenizer
-        x, rows = mask_tokens(whole, tokenizer.size, self.share, generator, self.mask, tokenizer.special)
-        return MaskedBatch(Graph.batch(members), x, whole[rows], rows, members=members)
+    def _masked(self, texts: Sequence[Tensor], generator: Generator) -> tuple[Tensor, Tensor]:
+        """What is read of texts in a row, and which of their tokens are to be guessed."""
+        whole, tokenizer = torch.cat([*texts, torch.empty(0, dtype=torch.int64)]), self.tokenizer
+        return mask_tokens(whole, tokenizer.size, self.share, generator, self.mask, tokenizer.special)
+
+    def _batch(self, texts: Sequence[Tensor], x: Tensor, rows: Tensor, pattern: Pattern) -> Batch:
+        members = tuple(text_graph(pattern, len(text)) for text in texts)
+        return MaskedBatch(Graph.batch(members), x, torch.cat(list(texts))[rows], rows, members=members)
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
