@@ -103,6 +103,67 @@ def test_models_that_cannot_be_called_or_have_no_numbers_are_named() -> None:
         fit(karate(), GCN(34, 2).to("meta"), steps=1)
 
 
+class Stateful(Returning):
+    """With another entry in its state: what `get_extra_state` gives, or a buffer."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(lambda y: y)
+        self.value = value
+        if isinstance(value, Tensor):
+            self.register_buffer("more", value)
+
+    def get_extra_state(self) -> Any:
+        return torch.zeros(1) if isinstance(self.value, Tensor) else self.value
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"seen": 1}, r"Stateful has '_extra_state' in its state_dict, which is a dict, but checkpoints hold tensors"),
+        (torch.eye(3).to_sparse(), r"Stateful has 'more' in its state_dict, which is nested or sparse"),
+        (torch.eye(3).to_sparse_csr(), r"which is nested or sparse, but checkpoints hold dense tensors"),
+        (torch.ones(2, dtype=torch.complex128), r"which is complex128, but checkpoints hold whole numbers, real ones"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_state_that_no_checkpoint_holds_is_refused_before_training(value: Any, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        fit(karate(), Stateful(value), steps=1)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_lazy_weights_and_sparse_gradients_are_refused_before_training() -> None:
+    model = Returning(lambda y: y)
+    model.more = nn.LazyLinear(2)
+    with pytest.raises(ConfigError, match=r"'more\.weight' in its state_dict, which is lazy .* call the model once"):
+        fit(karate(), model, steps=1)
+    model.more = nn.Embedding(34, 2, sparse=True)
+    with pytest.raises(ConfigError, match=r"'more' of Returning has sparse gradients.*: sparse=False"):
+        fit(karate(), model, steps=1)
+
+
+class Turned(Returning):
+    """Outputs by a complex factor that trains, beside a buffer in 8 bits."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda y: (y * self.factor).real)
+        self.factor = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+        self.register_buffer("short", torch.ones(2).to(torch.float8_e4m3fn))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
+def test_complex_weights_and_numbers_of_8_bits_train_and_come_back(tmp_path: Path, optimizer: str) -> None:
+    options = {"steps": 5, "optimizer": optimizer, "learning_rate": 0.1, "average": {"start": 2}}
+    model, again = Turned(), Turned()
+    fit(karate(), model, tmp_path / "run", **options)
+    fit(karate(), again, tmp_path / "run", resume=True, **options)
+    assert not torch.equal(model.factor, torch.ones(2, dtype=torch.complex64))
+    assert torch.equal(model.factor, again.factor)
+
+
 class Affine(nn.Module):
     """a x + b, on no graph."""
 

@@ -216,7 +216,17 @@ def unbounded(model: nn.Module) -> set[str]:
     """The buffers of a model's state that are not finite, as a mask of -inf: to begin with, no sign of divergence."""
     weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     state = model.state_dict().items()
-    return {name for name, value in state if name not in weights and not bool(torch.isfinite(value).all())}
+    return {name for name, value in state if name not in weights and not is_finite(value)}
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all numbers of a tensor are finite, of any type: PyTorch does not know it of all float8 ones.
+
+    >>> is_finite(torch.ones(2).to(torch.float8_e4m3fn))
+    True
+    """
+    short = tensor.is_floating_point() and tensor.dtype.itemsize == 1
+    return bool(torch.isfinite(tensor.float() if short else tensor).all())
 
 
 def load_weights(model: nn.Module, tensors: Tensors, source: Path, whole: bool = False) -> None:

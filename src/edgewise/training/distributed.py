@@ -31,7 +31,14 @@ from edgewise.graphs.partition.halo import Halo
 from edgewise.graphs.partition.partition import partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
-from edgewise.training.checkpoint import Tensors, begin_checkpoint, finish_checkpoint, save_checkpoint, write_parts
+from edgewise.training.checkpoint import (
+    Tensors,
+    begin_checkpoint,
+    finish_checkpoint,
+    is_finite,
+    save_checkpoint,
+    write_parts,
+)
 from edgewise.training.ranks.gradients import SENT, Gradients, sent
 from edgewise.training.ranks.norms import share_norms
 from edgewise.training.ranks.shards import average_numbers, gathered, local, scale_down, shard, total_norm, unsummed
@@ -134,8 +141,8 @@ class World:
         """The name of the first tensor that holds a NaN or an infinity, on any rank where they share the weights."""
         tensors = {name: tensor for name, tensor in tensors.items() if name not in but}
         if not self.shard:
-            return next((name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all())), None)
-        bad = [not bool(torch.isfinite(local(tensor)).all()) for tensor in tensors.values()]
+            return next((name for name, tensor in tensors.items() if not is_finite(tensor)), None)
+        bad = [not is_finite(local(tensor)) for tensor in tensors.values()]
         found = self.sum(torch.tensor(bad, dtype=torch.int64, device=self.device)).tolist()
         return next((name for name, count in zip(tensors, found, strict=True) if count), None)
 

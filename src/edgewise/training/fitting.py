@@ -8,10 +8,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from edgewise.configuration import Choice, OneOf, build, known_options, plain, read_yaml
-from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError, a_kind
 from edgewise.files import path_of
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
@@ -24,6 +26,11 @@ from edgewise.training.runs import OWN, Result, create, finished, newest_of, ref
 from edgewise.training.settings import RunConfig, TrainSettings
 
 SECTIONS = ("optimizer", "schedule", "train", "evaluation", "machine")
+HELD = {  # types of numbers that safetensors can write
+    torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
+    torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.float8_e4m3fn,
+    torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz,
+}  # fmt: skip
 DECISIVE = ("task", "model", "graph", "optimizer", "schedule", "train", "evaluation")
 
 
@@ -84,8 +91,9 @@ def fit(
                 `train`, `evaluation`, `machine`, or options of `train` and of the optimizer by themselves
     Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`) or one
                 of other settings, another graph or other classes of task and model (with it), for what is no task or no
-                module, a model that is called in another way or whose outputs have no gradient; ShapeError for outputs
-                that the task cannot read; NonFiniteError as `train`
+                module, a model that is called in another way or whose outputs have no gradient, that is lazy, or whose
+                state_dict no checkpoint holds (sparse, complex128 or no tensors); ShapeError for outputs that the task
+                cannot read; NonFiniteError as `train`
     Edge cases  the weights that training starts from are the model's own; one in eval mode is trained in train mode; of
                 one in train mode the parts that are frozen in eval mode stay so; checkpoints hold the model's whole
                 state_dict, frozen weights too, and no more: tensors in plain attributes are the caller's to restore
@@ -121,7 +129,8 @@ def fit(
 
 
 def check_model(model: nn.Module) -> None:
-    """Raise ConfigError for a module that cannot be called model(graph, x), or whose weights hold no numbers."""
+    """Raise ConfigError for a module that cannot be called model(graph, x), whose weights hold no numbers, whose state
+    no checkpoint holds, or whose gradients are sparse."""
     name = type(model).__name__
     try:
         inspect.signature(model.forward).bind(None, None)
@@ -130,6 +139,26 @@ def check_model(model: nn.Module) -> None:
         raise ConfigError(f"fit calls model(graph, x, ...), and {name}.forward takes {takes}: {error}") from None
     if any(weight.is_meta for weight in model.parameters()):
         raise ConfigError(f"weights of {name} are on meta, where no tensor holds numbers: model.to_empty(device='cpu')")
+    for key, value in model.state_dict().items():
+        if (why := _not_held(value)) is not None:
+            raise ConfigError(f"{name} has {key!r} in its state_dict, {why}")
+    for part, module in model.named_modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            raise ConfigError(f"{part!r} of {name} has sparse gradients, but training reads dense ones: sparse=False")
+
+
+def _not_held(value: Any) -> str | None:
+    """Why a checkpoint does not hold an entry of a state_dict, and what would be right; None where it does."""
+    if is_lazy(value):
+        return "which is lazy and has no shape yet: call the model once, as training does, before fit"
+    if not isinstance(value, Tensor):
+        return f"which is {a_kind(value)}, but checkpoints hold tensors: let get_extra_state return one"
+    if value.is_nested or value.layout is not torch.strided:
+        return "which is nested or sparse, but checkpoints hold dense tensors: make it dense, or no part of the state"
+    if value.dtype not in HELD:
+        kind = str(value.dtype).removeprefix("torch.")
+        return f"which is {kind}, but checkpoints hold whole numbers, real ones and complex64: choose one of these"
+    return None
 
 
 def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: bool, progress: bool) -> Result:

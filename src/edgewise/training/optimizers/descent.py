@@ -49,9 +49,9 @@ Groups = list[dict[str, Any]]
 
 
 def _fused(groups: Groups) -> bool:
-    """Whether a fused kernel may take these weights: between the numbers of one with gaps lie those of other tensors,
-    which it would change."""
-    return all(is_dense(w) for group in groups for w in group["params"])
+    """Whether a fused kernel may take these weights: it knows no complex ones, and between the numbers of one with gaps
+    lie those of other tensors, which it would change."""
+    return all(is_dense(w) and not w.is_complex() for group in groups for w in group["params"])
 
 
 @dataclass(frozen=True)
