@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import Choice, RunConfig, finished, load_run, read_config, resume, train
+from edgewise.training import AverageSettings, Choice, RunConfig, finished, load_run, read_config, resume, train
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from training.tiny import configured, losses, records, same_run, tiny, trained, weights
@@ -337,3 +337,8 @@ def test_the_batch_norms_of_an_average_read_batches_as_training_draws_them():
         again, drawn = list(trainer.training_batches()), trainer.make(1)[1]
         assert all(torch.equal(one[1], other[1]) for one, other in zip(read, again, strict=True))
         assert all(torch.equal(one[1], other.x) for one, other in zip(read, drawn, strict=False))
+
+
+def test_a_run_says_which_options_have_no_effect(tmp_path, capsys):
+    train(configured(steps=3, average=AverageSettings(start=4)), tmp_path / "run")
+    assert "train.average.start=4 has no effect: training ends after step 3" in capsys.readouterr().err

@@ -5,6 +5,8 @@ from dataclasses import fields, is_dataclass, replace
 import pytest
 import yaml
 
+from edgewise.apps import recipes
+from edgewise.apps.options import configure
 from edgewise.apps.recipes import SECTIONS
 from edgewise.configuration import options_of
 from edgewise.errors import CheckpointError, ConfigError
@@ -238,3 +240,28 @@ def test_a_part_can_be_replaced_and_is_checked_again():
     assert replace(FULL.train, seed=3).seed == 3
     with pytest.raises(ConfigError, match=r"train\.seed"):
         replace(FULL.train, seed=-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"train": {"steps": 9, "average": {"start": 10}}}, "train.average.start=10 has no effect: training ends"),
+        ({"train": {"average": {"every": 3}}}, "train.average.every has no effect without train.average.start"),
+        ({"start": {"alpha": 2.0}}, "start.alpha has no effect without start.rank"),
+        ({"start": {"names": "first.*"}}, "start.names has no effect without start.rank"),
+        (
+            {"optimizer": {"name": "sgd", "decay_matrices_only": True}},
+            "decay_matrices_only has no effect without optimizer.",
+        ),
+        ({"optimizer": {"name": "sgd", "decay_prefix": "a"}}, "decay_prefix has no effect without optimizer."),
+    ],
+)
+def test_an_option_without_effect_is_said(change, sentence):
+    (line,) = RunConfig.from_plain({"task": "tiny", "model": "two maps"} | change).idle()
+    assert sentence in line
+
+
+def test_options_that_have_an_effect_are_not_said():
+    for recipe in recipes.names():
+        assert list(configure(recipes.read(recipe)).idle()) == []
+    assert list(configured(steps=10, average=AverageSettings(10, every=3)).idle()) == []

@@ -78,8 +78,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False, fold
     config = read_config(run, folder)
     world = join(config.machine.device, config.train.partition, config.train.shard)
     world.once(lambda: check(run, accept))
-    result = finished(run)
-    if result is not None:
+    if (result := finished(run)) is not None:
         if progress:
             say(f"{run} is finished: it was trained for {result.steps} steps")
         return result
@@ -142,6 +141,8 @@ class Trainer:
         """Train to the last step or the end of patience, then read the test split."""
         settings, evaluation = self.settings, self.config.evaluation
         shown = progress and self.world.first
+        for line in self.config.idle() if shown else ():
+            say(line)
         if not self.model.training:  # else parts of it that are frozen in evaluation mode stay so
             self.model.train()
         with ExitStack() as opened:
@@ -358,8 +359,7 @@ class Trainer:
                 self.average.count_from(state["step"])
             if state["scaler"]:  # not of another precision
                 self.scaler.load_state_dict(state["scaler"])
-            best = checkpoint.tensors("best", shared)
-            self.best_weights = {name: weight.to(self.world.device) for name, weight in best.items()}
+            self.best_weights = {n: w.to(self.world.device) for n, w in checkpoint.tensors("best", shared).items()}
             self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
         self.began = time.perf_counter() - (resumed[1]["seconds"] if resumed else 0.0)
 

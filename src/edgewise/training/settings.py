@@ -1,7 +1,7 @@
 """What a run is made of, as plain dataclasses: everything that a recipe or the command line can choose."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -223,6 +223,26 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         typed(self, "")
+
+    def idle(self) -> Iterator[str]:
+        """The options that were given and have no effect beside the others, each in a sentence.
+
+        >>> train = TrainSettings(steps=10, average=AverageSettings(start=20))
+        >>> list(RunConfig(Choice("karate"), Choice("gnn"), train=train).idle())
+        ['train.average.start=20 has no effect: training ends after step 10']
+        """
+        average, steps, start, descent = self.train.average, self.train.steps, self.start, self.optimizer.options
+        if average.start > steps:
+            yield f"train.average.start={average.start} has no effect: training ends after step {steps}"
+        needed: list[tuple[str, Any, str]] = [
+            ("train.average.every", average.every != 1 and not average.start, "train.average.start"),
+            ("start.alpha", start.alpha and not start.rank, "start.rank"),
+            ("start.names", start.names != "*" and not start.rank, "start.rank"),
+        ]
+        for name in ("decay_matrices_only", "decay_prefix"):
+            idle = descent.get(name) and not descent.get("weight_decay")
+            needed.append((f"optimizer.{name}", idle, "optimizer.weight_decay"))
+        yield from (f"{name} has no effect without {other}" for name, idle, other in needed if idle)
 
     @property
     def evaluation_batch(self) -> int:
