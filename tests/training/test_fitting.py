@@ -103,6 +103,41 @@ def test_models_that_cannot_be_called_or_have_no_numbers_are_named() -> None:
         fit(karate(), GCN(34, 2).to("meta"), steps=1)
 
 
+SCORES: dict[str, tuple[Callable[[dict[str, Tensor]], Any], str]] = {
+    "no count": (lambda s: {"mse": s["mse"]}, r"Scored\.score must return sums over a batch by name, and their number"),
+    "nothing": (lambda s: {}, "their number as 'count', which is not among none"),
+    "a tensor": (lambda s: s["mse"], "their number as 'count', not a Tensor"),
+    "several numbers": (lambda s: s | {"mse": torch.ones(3)}, r"'mse' is no single number, but \[3\]"),
+    "another name": (
+        lambda s: {"l1": s["mse"], "count": s["count"]},
+        "by 'mse', but the scores of the task 'line' are 'l1'",
+    ),
+    "no loss": (lambda s: s, "weights are to be chosen by 'loss', but the scores of the task 'line' are 'mse'"),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_of_ones_own_that_cannot_be_compared_are_named(name: str) -> None:
+    change, why = SCORES[name]
+
+    class Scored(Line):
+        def score(self, outputs: Tensor, batch: Batch) -> Any:
+            return change(super().score(outputs, batch))
+
+    choose_by = "loss" if name == "no loss" else "metric"
+    with pytest.raises(ConfigError, match=why):
+        fit(Scored(), Affine(), steps=1, evaluation={"choose_by": choose_by})
+
+
+@pytest.mark.parametrize("name", ["name", "signature", "metric", "epoch_size"])
+def test_what_every_task_has_is_asked_for_by_its_name(name: str) -> None:
+    task = type(
+        "Lacking", (Task,), {key: value for key, value in vars(Line).items() if key not in (name, "__dict__")}
+    )()
+    with pytest.raises(ConfigError, match=f"Lacking has no {name!r}, which every task has, as an attribute"):
+        fit(task, Affine(), steps=1)
+
+
 class Stateful(Returning):
     """With another entry in its state: what `get_extra_state` gives, or a buffer."""
 

@@ -115,6 +115,7 @@ def fit(
     if not isinstance(task, Task) or not isinstance(model, nn.Module):
         made = f"{type(task).__name__} and {type(model).__name__}"
         raise ConfigError(f"fit takes a task and a module, fit(task, model), not {made}")
+    check_task(task)
     check_model(model)
     config = configured(task, model, graph, settings)
     if isinstance(run, str) and not run.strip():
@@ -126,6 +127,13 @@ def fit(
     with TemporaryDirectory(prefix="edgewise-fit-") as place:
         world = join(config.machine.device, config.train.partition, config.train.shard)
         return _fit(task, model, config, Path(world.share(place)) / "run", False, progress)
+
+
+def check_task(task: Task) -> None:
+    """Raise ConfigError for a task that lacks what each subclass has to say of itself."""
+    for name in ("name", "signature", "metric", "epoch_size"):
+        if not hasattr(task, name):
+            raise ConfigError(f"{type(task).__name__} has no {name!r}, which every task has, as an attribute")
 
 
 def check_model(model: nn.Module) -> None:

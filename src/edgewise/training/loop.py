@@ -18,7 +18,7 @@ from edgewise.files import path_of
 from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Parts, Task
+from edgewise.tasks.core.task import Parts, Task, figure
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
@@ -263,8 +263,8 @@ class Trainer:
     def validate(self) -> tuple[int, str]:
         """Evaluate on the validation split, on every rank, and copy the best weights so far; how stale those are."""
         with nullcontext() if self.average is None else self.average.applied(self.model, self.training_batches):
-            scores = self.scores("valid")
-            better = not self.best or self.merit(scores) > self.merit(self.best["valid"])
+            merit = self.merit(scores := self.scores("valid"))
+            better = not self.best or merit > self.merit(self.best["valid"])
             if better:
                 self.best = {"step": self.step, "valid": scores}
                 self.best_weights = {name: weight.clone() for name, weight in saved_state(self.model).items()}
@@ -293,7 +293,7 @@ class Trainer:
     def merit(self, scores: dict[str, float]) -> tuple[float, float]:
         """What the best evaluation has most of: the metric, and among equals the lower loss; among those, the first."""
         if self.config.evaluation.choose_by == "loss":
-            return -scores["loss"], 0.0
+            return -figure(scores, "loss", self.task), 0.0
         value = scores[self.task.metric]
         return value if self.task.maximise else -value, -scores.get("loss", 0.0)
 

@@ -11,15 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
-from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.errors import CheckpointError, ConfigError, DataError, a_kind
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
+from edgewise.graphs.checks import shown
 from edgewise.layers import adapt
 from edgewise.models import MODELS
 from edgewise.models.capabilities import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.task import Pattern, Task, figure
 from edgewise.tasks.own.record import DATA
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
@@ -276,6 +278,8 @@ def evaluate(
 
     Of several ranks, which all call it, each reads its share, and all have the scores. Afterwards the
     mode of each part of the model and PyTorch's random numbers are what they were before, an error or not.
+
+    Errors      ConfigError for a task of one's own whose scores are no sums with a count, or without its metric
     """
     world = on if isinstance(on, World) else World(torch.device(on))
     device = world.device
@@ -286,7 +290,7 @@ def evaluate(
             here = batch.to(device)
             with world.reading(here):
                 outputs = model(*here.inputs)
-            for name, value in task.score(outputs, here).items() if counts else ():
+            for name, value in _sums(task, outputs, here).items() if counts else ():
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
         judged = world.judged(model, partial(task.judge, model, split, pattern, device))
@@ -294,4 +298,20 @@ def evaluate(
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
     means = {name: float(value) / count for name, value in sums.items()}
-    return task.finish(means) | judged
+    scores = task.finish(means) | judged
+    figure(scores, task.metric, task)
+    return scores
+
+
+def _sums(task: Task, outputs: Any, batch: Batch) -> Mapping[str, Any]:
+    """What a task's `score` returned, which may be one's own."""
+    sums = task.score(outputs, batch)
+    by = f"{type(task).__name__}.score must return sums over a batch by name, and their number as 'count'"
+    if not isinstance(sums, Mapping):
+        raise ConfigError(f"{by}, not {a_kind(sums)}")
+    if "count" not in sums:
+        raise ConfigError(f"{by}, which is not among {', '.join(map(repr, sums)) or 'none'}")
+    for name, value in sums.items():
+        if not (isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)):
+            raise ConfigError(f"{by}: {name!r} is no single number, but {shown(value)}")
+    return sums

@@ -343,6 +343,14 @@ def check_range(least: float, most: float, **options: float) -> None:
             raise ConfigError(f"task.{name} must be from {least} to {most}, not {value}")
 
 
+def figure(scores: Mapping[str, float], name: str, task: Task) -> float:
+    """The one of a task's scores by which weights are chosen; a ConfigError where it is none of them."""
+    if name not in scores:
+        known = ", ".join(map(repr, scores)) or "none"
+        raise ConfigError(f"weights are to be chosen by {name!r}, but the scores of the task {task.name!r} are {known}")
+    return scores[name]
+
+
 def given(pattern: Pattern) -> bool:
     """Whether a pattern stands for the data's own graph."""
     return pattern is None or (isinstance(pattern, PatternChoice) and pattern.name == "given")
