@@ -6,6 +6,8 @@ import pytest
 from edgewise.apps.command.main import main
 from edgewise.apps.options import configure
 from edgewise.apps.recipes import read
+from edgewise.apps.tuning import study
+from edgewise.errors import NonFiniteError
 
 pytest.importorskip("optuna", reason="edgewise tune needs it")
 
@@ -77,6 +79,17 @@ def test_a_mistake_is_one_line_and_makes_no_folder(arguments, message, capsys):
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not Path("runs").exists()
+
+
+def test_where_no_trial_runs_the_first_says_why(monkeypatch, capsys):
+    def carry_out(config, run, watch):
+        raise NonFiniteError("step 1: the loss is nan")
+
+    monkeypatch.setattr(study, "carry_out", carry_out)
+    assert main(["tune", "karate", "--train.steps=2", "--trials=2"]) == 2
+    told = capsys.readouterr()
+    assert "trial 1: step 1: the loss is nan" in told.out
+    assert "2 of 2 trials did not run with their values, and no other to its end; trial 0: step 1: the" in told.err
 
 
 def test_options_that_do_not_go_with_the_data_are_not_searched(tmp_path, capsys):

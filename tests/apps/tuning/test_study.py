@@ -18,7 +18,7 @@ from edgewise.apps.tuning import study as studies
 from edgewise.apps.tuning.search import Search
 from edgewise.apps.tuning.space import written
 from edgewise.apps.tuning.study import Study, cut
-from edgewise.errors import ConfigError
+from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 
 pytest.importorskip("optuna", reason="edgewise tune needs it")
 
@@ -152,6 +152,32 @@ def test_values_that_do_not_go_together_are_said_and_end_no_search(tmp_path):
     assert {(one.params["model.heads"], one.params["model.width"]) for one in refused} == {("3", "8")}
     assert all("3" in one.user_attrs[studies.REFUSED] for one in refused)
     assert len(study.complete()) + len(refused) <= 12 and study.complete()
+
+
+def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
+    """It ended at the first trial, and every next call did so again."""
+    study, train = opened(tmp_path / "t"), studies.carry_out
+
+    def carry_out(config, run, watch):
+        if run.parent.name == "0":
+            raise NonFiniteError("step 1: the loss is nan")
+        return train(config, run, watch)
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    list(study.carry_out(2, 60))
+    assert study.refused() == {0: "step 1: the loss is nan"}
+    assert [one.number for one in study.complete()] == [1] and study.recipes_own() is None
+
+
+def test_what_no_values_can_help_ends_a_search(tmp_path, monkeypatch):
+    def carry_out(config, run, watch):
+        raise CheckpointError("cannot write the checkpoint: no space left")
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    study = opened(tmp_path / "t")
+    with pytest.raises(CheckpointError, match="no space left"):
+        list(study.carry_out(2, 60))
+    assert study.refused() == {}
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):

@@ -89,6 +89,10 @@ def shortened(value: space.Value) -> str:
 def conclude(study: Study) -> dict[str, Any]:
     """The best trial's recipe, its runs with fresh seeds, which alone read the test data, and the page."""
     ranked, search = study.complete(), study.search
+    if not ranked and (refused := study.refused()):
+        number, why = next(iter(refused.items()))
+        what = f"{len(refused)} of {len(study.done())} trials did not run with their values, and no other to its end"
+        raise ConfigError(f"{what}; trial {number}: {why}")
     if not ranked:
         raise ConfigError("no trial was trained to its end: the same command goes on with them, give it more --time")
     best = ranked[0]

@@ -11,7 +11,7 @@ from edgewise.apps.report import figures, pages
 from edgewise.apps.report.figures import ACCENT, INK, MUTED, RULE, WARM
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import footer
-from edgewise.apps.tuning.study import REFUSED, Study
+from edgewise.apps.tuning.study import Study
 from edgewise.files import write_file
 from edgewise.training import Result
 
@@ -158,7 +158,7 @@ def table(study: Study) -> Markup:
 
 def refusals(study: Study) -> list[Markup]:
     """Why values did not run, each reason once."""
-    reasons = dict.fromkeys(one.user_attrs[REFUSED] for one in study.done() if REFUSED in one.user_attrs)
+    reasons = dict.fromkeys(study.refused().values())
     if not reasons:
         return []
     return [element("h2", "What did not run"), element("ul", *(element("li", reason) for reason in reasons))]

@@ -15,7 +15,7 @@ from edgewise.apps.tuning.search import Search
 from edgewise.apps.tuning.space import Value
 from edgewise.apps.tuning.trials import carry_out
 from edgewise.configuration import read_yaml
-from edgewise.errors import ConfigError, EdgewiseError, installing
+from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, installing
 from edgewise.files import lock, make_folder, write_file
 from edgewise.tasks import Task
 from edgewise.training import RunConfig, read_metrics
@@ -127,6 +127,10 @@ class Study:
         found = [Reached(one, float(one.value)) for one in self.trials(self.states.COMPLETE) if one.value is not None]
         return sorted(found, key=lambda one: -one.value if self.maximise else one.value)
 
+    def refused(self) -> dict[int, str]:
+        """Why the values of a trial did not run, by its number."""
+        return {folder_of(one): one.user_attrs[REFUSED] for one in self.done() if REFUSED in one.user_attrs}
+
     def recipes_own(self) -> float | None:
         """What the recipe reaches as it stands, once that is known; never where it is no trial."""
         return next((one.value for one in self.complete() if one.number == 0 and self.search.has_recipe), None)
@@ -218,9 +222,9 @@ class Study:
             self.optuna.tell(trial, fmean(values))
         except self.library.TrialPruned:
             self.optuna.tell(trial, state=self.states.PRUNED)
+        except CheckpointError:  # of a full disk, whatever the values
+            raise
         except EdgewiseError as error:  # a loss that is no number, or values that do not go together
-            if trial.number == 0:
-                raise
             trial.set_user_attr(REFUSED, str(error))
             self.optuna.tell(trial, state=self.states.PRUNED)
         for checkpoints in folder.glob("*/checkpoints"):
