@@ -1,6 +1,10 @@
 """`edgewise doctor` says what runs here and why something does not, and shows nothing that is nobody's business."""
 
 import json
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +27,15 @@ def test_one_page_names_versions_backends_threads_kernels_and_folders(capsys, ca
         assert said in text
     assert all(name in text for name in BACKENDS) and f"{torch.get_num_threads()}, on" in text
     assert "config.yaml and metrics.jsonl" in text and len(text.splitlines()) < 60, "one page"
+
+
+def test_the_packages_are_those_that_a_user_may_install():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    users = [needs for name, needs in extras.items() if name not in ("build", "test", "lint", "docs")]
+    wanted = chain(project["dependencies"], *users)
+    named = {re.match(r"[\w.-]+", need)[0] for need in wanted} - {"edgewise", "torch"}
+    assert {*doctor.PACKAGES} == named | {"transformers"}
 
 
 def test_json_holds_the_same_sections(capsys):

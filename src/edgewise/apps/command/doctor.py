@@ -19,10 +19,11 @@ from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.choose import machines
 from edgewise.native import REMEDY, WHY_NOT, library
 
-PACKAGES = (
-    "numpy", "scipy", "networkx", "scikit-learn", "safetensors", "triton", "torch_geometric", "rdkit", "ase",
-    "tokenizers", "sacrebleu", "huggingface_hub", "transformers", "e3nn", "openmm", "pyarrow", "openslide-python",
-    "tensorboard",
+PACKAGES = (  # PyTorch beside, those of pyproject.toml that a user may have installed
+    "matplotlib", "networkx", "numpy", "PyYAML", "safetensors", "scikit-learn", "scipy", "tqdm", "triton",
+    "torch_geometric", "rdkit", "ase", "tokenizers", "sacrebleu", "huggingface_hub", "transformers", "e3nn", "openmm",
+    "pyarrow", "pymetis", "openslide-python", "openslide-bin", "onnx", "onnxscript", "onnxruntime", "starlette",
+    "uvicorn", "optuna", "tensorboard", "numba",
 )  # fmt: skip
 # Of the environment these alone are shown: others may hold secrets.
 VARIABLES = (
