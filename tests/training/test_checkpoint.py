@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.errors import CheckpointError
+from edgewise.errors import CheckpointError, ConfigError
 from edgewise.files import write_file
+from edgewise.tasks import karate
+from edgewise.training import fit
 from edgewise.training.checkpoint import (
     Checkpoint,
     checkpoints,
@@ -238,3 +240,78 @@ def test_a_checkpoint_that_cannot_be_set_aside_is_a_named_error(tmp_path, monkey
     monkeypatch.setattr(type(tmp_path), "rename", fail)
     with pytest.raises(CheckpointError, match=r"cannot set aside the damaged checkpoints of .*: No space left"):
         clean(tmp_path, Checkpoint(first, {}))
+
+
+class Mapped(nn.Module):
+    """A linear map of the karate club's nodes, on no graph."""
+
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(34, 2)
+
+    def forward(self, graph, x):
+        return self.map(x)
+
+
+class Stateful(Mapped):
+    """With another entry in its state: what `get_extra_state` gives, or a buffer."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.value = value
+        if isinstance(value, torch.Tensor):
+            self.register_buffer("more", value)
+
+    def get_extra_state(self):
+        return torch.zeros(1) if isinstance(self.value, torch.Tensor) else self.value
+
+    def set_extra_state(self, state):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ({"seen": 1}, r"Stateful has '_extra_state' in its state_dict, which is a dict, but checkpoints hold tensors"),
+        (torch.eye(3).to_sparse(), r"Stateful has 'more' in its state_dict, which is nested or sparse"),
+        (torch.eye(3).to_sparse_csr(), r"which is nested or sparse, but checkpoints hold dense tensors"),
+        (torch.ones(2, dtype=torch.complex128), r"which is complex128, but checkpoints hold whole numbers, real ones"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_a_state_that_no_checkpoint_holds_is_refused_before_training(value, why):
+    with pytest.raises(ConfigError, match=why):
+        fit(karate(), Stateful(value), steps=1)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
+def test_lazy_weights_and_sparse_gradients_are_refused_before_training():
+    model = Mapped()
+    model.more = nn.LazyLinear(2)
+    with pytest.raises(ConfigError, match=r"'more\.weight' in its state_dict, which is lazy .* call the model once"):
+        fit(karate(), model, steps=1)
+    model.more = nn.Embedding(34, 2, sparse=True)
+    with pytest.raises(ConfigError, match=r"'more' of Mapped has sparse gradients.*: sparse=False"):
+        fit(karate(), model, steps=1)
+
+
+class Turned(Mapped):
+    """Outputs by a complex factor that trains, beside a buffer in 8 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+        self.register_buffer("short", torch.ones(2).to(torch.float8_e4m3fn))
+
+    def forward(self, graph, x):
+        return (super().forward(graph, x) * self.factor).real
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adamw"])
+def test_complex_weights_and_numbers_of_8_bits_train_and_come_back(tmp_path, optimizer):
+    options = {"steps": 5, "optimizer": optimizer, "learning_rate": 0.1, "average": {"start": 2}}
+    model, again = Turned(), Turned()
+    fit(karate(), model, tmp_path / "run", **options)
+    fit(karate(), again, tmp_path / "run", resume=True, **options)
+    assert not torch.equal(model.factor, torch.ones(2, dtype=torch.complex64))
+    assert torch.equal(model.factor, again.factor)

@@ -11,7 +11,7 @@ from edgewise.tasks import TASKS
 from edgewise.training import AverageSettings, Choice, RunConfig, finished, load_run, read_config, resume, train
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
-from training.tiny import configured, losses, records, same_run, tiny, trained, weights
+from training.tiny import Tiny, configured, losses, records, same_run, tiny, trained, weights
 
 CPU = World(torch.device("cpu"))
 
@@ -342,3 +342,10 @@ def test_the_batch_norms_of_an_average_read_batches_as_training_draws_them():
 def test_a_run_says_which_options_have_no_effect(tmp_path, capsys):
     train(configured(steps=3, average=AverageSettings(start=4)), tmp_path / "run")
     assert "train.average.start=4 has no effect: training ends after step 3" in capsys.readouterr().err
+
+
+def test_weights_are_not_chosen_by_a_loss_that_is_no_score(tmp_path, monkeypatch):
+    score = Tiny.score
+    monkeypatch.setattr(Tiny, "score", lambda *given: {n: v for n, v in score(*given).items() if n != "loss"})
+    with pytest.raises(ConfigError, match="chosen by 'loss', but the scores of the task 'tiny' are 'accuracy'"):
+        train(configured(choose_by="loss"), tmp_path / "run", progress=False)

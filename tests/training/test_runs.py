@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.tasks import TASKS
+from edgewise.tasks import TASKS, Task
 from edgewise.training import (
     Choice,
     RunConfig,
@@ -16,6 +16,7 @@ from edgewise.training import (
     assemble,
     evaluate,
     finished,
+    fit,
     load_run,
     read_config,
     read_metrics,
@@ -317,3 +318,32 @@ def test_a_run_that_adds_to_another_is_refused_where_that_has_changed(tmp_path, 
     shutil.rmtree(adapted / "checkpoints" / "step-00000008")
     resume(adapted, progress=False, accept=True)
     load_run(adapted)  # what was accepted is what later checkpoints record
+
+
+SCORES = {
+    "no count": (lambda s: {"loss": s["loss"]}, r"Tiny\.score must return sums over a batch by name, and their number"),
+    "nothing": (lambda s: {}, "their number as 'count', which is not among none"),
+    "a tensor": (lambda s: s["loss"], "their number as 'count', not a Tensor"),
+    "several numbers": (lambda s: s | {"loss": torch.ones(3)}, r"'loss' is no single number, but \[3\]"),
+    "no metric": (
+        lambda s: {"loss": s["loss"], "count": s["count"]},
+        "'accuracy', but the scores of the .* are 'loss'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_scores_of_ones_own_that_cannot_be_compared_are_named(name, monkeypatch):
+    task, score, (change, why) = tiny(), Tiny.score, SCORES[name]
+    monkeypatch.setattr(Tiny, "score", lambda self, outputs, batch: change(score(self, outputs, batch)))
+    with pytest.raises(ConfigError, match=why):
+        evaluate(TwoMaps(TwoMapsSettings(), task.signature), task, "valid", 16)
+
+
+@pytest.mark.parametrize("name", ["name", "signature", "metric", "epoch_size"])
+def test_what_every_task_has_is_asked_for_by_its_name(name):
+    lacking = type("Lacking", (Task,), {"name": "", "signature": None, "metric": "", "epoch_size": 1})
+    delattr(lacking, name)
+    lacking.__abstractmethods__ = frozenset()
+    with pytest.raises(ConfigError, match=f"Lacking has no {name!r}, which every task has, as an attribute"):
+        fit(lacking(), nn.Identity())
