@@ -33,6 +33,16 @@ def test_numbers_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None
     assert features(read, fit(read, none, True))[:, 0].tolist() == [1, 3, 0, 9]
 
 
+def test_no_feature_is_of_a_level_that_no_row_that_trains_has(tmp_path: Path) -> None:
+    read = columns(tmp_path, "a,b\nx,u\ny,\nz,u\nx,\nx,\ny,\n")
+    letter, single = fitted = fit(read, np.array([1, 3]), True)
+    assert letter.levels == ("x", "y") and single.width == 0
+    assert [one.unknown(column) for one, column in zip(fitted, read, strict=True)] == [["z"], ["u"]]
+    assert features(read, fitted).tolist() == [[1, 0], [0, 1], [0, 0], [1, 0], [1, 0], [0, 1]]
+    with pytest.raises(DataError, match="no row that trains has a value of b"):
+        fit(read[1:], np.array([1, 3]), True)
+
+
 @pytest.mark.parametrize("unit", [1.0, 1.6e-19, 1e-100, 1e30])
 def test_numbers_are_standardised_whatever_their_unit(unit: float) -> None:
     numbers = unit * np.array([[1.0, 3.0], [0.3, 0.3], [-1.0, 1.0]])

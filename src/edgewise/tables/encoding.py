@@ -18,7 +18,7 @@ class Encoding:
     Equation    of a number x: (x - shift) / deviation; of a truth value 0 or 1; of a category a feature for each of its
                 `levels`, 1 for the cell's own
     Symbols     fill = what stands for a number or truth value that is missing; flagged = whether a further feature says
-                that it was
+                that it was; levels = those that a row that trains has
     Edge cases  a category that is missing or is none of the levels has zeros alone
     """
 
@@ -36,9 +36,9 @@ class Encoding:
 
         Symbols     scale: numbers have mean 0 and deviation 1 in these rows; those that are all the same are 0
         """
-        if column.kind == "category":
-            return cls(column.name, column.kind, levels=column.levels)
         known = column.values[rows][column.present[rows]]
+        if column.kind == "category":
+            return cls(column.name, column.kind, levels=tuple(column.levels[level] for level in np.unique(known)))
         mean, spread = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
         flagged = not bool(column.present.all())
         if not scale or column.kind == "boolean":
@@ -68,8 +68,15 @@ class Encoding:
 
 
 def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ...]:
-    """The encodings of some columns, by the rows that train."""
-    return tuple(Encoding.fit(column, rows, scale) for column in columns)
+    """The encodings of some columns, by the rows that train.
+
+    Errors      DataError where no row that trains has a category, and there is nothing else
+    """
+    fitted = tuple(Encoding.fit(column, rows, scale) for column in columns)
+    if columns and not width(fitted):
+        names = ",".join(column.name for column in columns)
+        raise DataError(f"no row that trains has a value of {names}: nothing can be learned of them; ignore them")
+    return fitted
 
 
 def width(encodings: Sequence[Encoding]) -> int:

@@ -96,5 +96,5 @@ def node_folder(
         given = replace(given, notes=(*given.notes, in_words(when, times, splits, "nodes")))
     kind = OwnSeveral if len(fitted.targets) > 1 else OwnNodes if fitted.target.kind == "class" else OwnValues
     task = kind(folder_name(place), graph_of(given, fitted, splits, undirected), fanouts, False)
-    task.changes = (*changes, *(strange_levels(given, fitted) if like else ()))
+    task.changes = (*changes, *strange_levels(given, fitted))
     return task.of(given, fitted, undirected, how)
