@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import torch
 
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
@@ -67,3 +68,21 @@ def test_whole_numbers_of_a_quantity_are_not_taken_for_unknown_ones() -> None:
     with pytest.raises(DataError, match=r"label: whole numbers below 0, such as -30: give them as floating numbers"):
         degrees.values(np.array([-30, -1, 30]))
     assert Target("class", ("a", "b"), "").values(np.array([-2, 1])).tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize("label", ["when", "when,other"])
+def test_digits_beyond_single_precision_are_kept(tmp_path, label: str) -> None:
+    """A Julian date has seven digits before its point, as many as float32 has in all."""
+    dates = [2451545 + 0.00125 * (n % 8) for n in range(24)]
+    rows = "".join(f"n{n},{n % 5},{date!r},{n % 2}\n" for n, date in enumerate(dates))
+    folder = write(tmp_path, "id,x,when,other\n" + rows, "from,to\nn0,n1\n")
+    task = node_folder(folder, label=label)
+    batch = task.batch("train", None)
+    perfect = torch.zeros(24, task.signature.outputs, dtype=torch.float64)
+    mean, deviation = task.fitted.scale
+    perfect[:, 0] = (torch.tensor(dates, dtype=torch.float64) - mean) / deviation
+    assert deviation == pytest.approx(0.00286, rel=0.3)
+    means = {name: value / batch.size for name, value in task.score(perfect, batch).items()}
+    assert float(task.finish(means)["rmse" if label == "when" else "rmse when"]) < 1e-8
+    loss = task.loss(perfect.float(), batch)
+    assert loss.dtype == torch.float32 and float(loss) == pytest.approx(float(means["loss"]), abs=1e-6)

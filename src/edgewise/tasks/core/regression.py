@@ -33,8 +33,8 @@ class Regression(Task):
         self.mean, self.deviation = scale_of(values)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        wanted = (batch.target.flatten() - self.mean) / self.deviation
-        return functional.mse_loss(batch.read(outputs, 1).squeeze(-1), wanted)
+        read, wanted = batch.read(outputs, 1).squeeze(-1), (batch.target.flatten() - self.mean) / self.deviation
+        return functional.mse_loss(read, wanted.to(read))
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         values = self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)

@@ -73,7 +73,7 @@ class Several:
         made = []
         for target, known in zip(self.targets, labels, strict=True):
             values = target.values(known)
-            made.append(torch.where(values < 0, torch.nan, values.float()) if target.kind == "class" else values)
+            made.append(torch.where(values < 0, torch.nan, values.double()) if target.kind == "class" else values)
         return torch.stack(made, -1)
 
     def parts(self, outputs: Tensor, y: Tensor) -> Iterator[tuple[Target, tuple[float, float], Tensor, Tensor]]:

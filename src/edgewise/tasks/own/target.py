@@ -57,7 +57,8 @@ class Target:
         return values >= 0 if self.kind == "class" else ~values.isnan()
 
     def values(self, labels: Labels) -> Tensor:
-        """The labels as classes [N], -1 where unknown or none of them; or as numbers [N], NaN where unknown.
+        """The labels as classes [N], -1 where unknown or none of them; or as numbers [N] in float64, NaN where
+        unknown: a date or a large number loses digits in float32, unless its mean is taken off before.
 
         Errors      DataError for a quantity in whole numbers of which some are below -1, which alone means unknown
         """
@@ -67,12 +68,12 @@ class Target:
                 raise DataError(f"{self.name}: {what}: give them as floating numbers, NaN where unknown")
             numbers = labels if labels.dtype.kind == "f" else np.where(labels < 0, np.nan, labels)
             if self.kind == "number":
-                return torch.from_numpy(numbers.astype(np.float32))
+                return torch.from_numpy(numbers.astype(np.float64))
             known = (numbers >= 0) & (numbers < len(self.classes))
             return torch.from_numpy(np.where(known, np.nan_to_num(numbers), -1).astype(np.int64))
         names = _names(labels)
         if self.kind == "number":
-            return torch.from_numpy(numbers_of(names).astype(np.float32))
+            return torch.from_numpy(numbers_of(names))
         place = {name: number for number, name in enumerate(self.classes)}
         return torch.tensor([place.get(name, -1) for name in names], dtype=torch.int64)
 
