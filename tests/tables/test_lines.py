@@ -48,3 +48,28 @@ def test_cells_that_are_no_numbers_are_known_from_those_without_a_value(tmp_path
     path.write_text("a,b\n1,2\nNA,x\n,inf\n", encoding="utf-8")
     read = File(path).table(guess=False)
     assert read.wrong == {"a": (1, "NA"), "b": (1, "x")} and read.strange == {"b": [(1, "x"), (2, "inf")]}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        ("1;5", "1,234;5", "a is '1,234'"),  # were it among the first, it would be 1.234
+        ("1;5", "12 345;1,234 %", "b is '1,234 %'"),
+        ("1,5;5", "2.5;5", "a is '2.5'"),
+        ("1,5;5", "2,5;1.234", "b is '1.234'"),
+    ],
+)
+def test_a_later_number_has_the_decimal_sign_of_the_first_ones(tmp_path, first: str, later: str, said: str):
+    path = tmp_path / "long.csv"
+    path.write_text("a;b\n" + f"{first}\n" * 1500 + f"{later}\n" + f"{first}\n")
+    (problem,) = File(path).table().problems
+    assert problem.startswith(f"{path}: line 1502: {said}, which is one number or another: give it a decimal")
+    with pytest.raises(DataError, match=f"line 1502: {said}"):
+        list(pieces(path, ["a"]))
+
+
+@pytest.mark.parametrize(("first", "later"), [("1.5;5", "1,234;1,234"), ("1,5;5", "1.234,5;2,5"), ("x;5", "1,234;7")])
+def test_a_later_number_may_be_written_as_the_first_ones_are(tmp_path, first: str, later: str):
+    path = tmp_path / "long.csv"
+    path.write_text("a;b\n" + f"{first}\n" * 1500 + f"{later}\n")
+    assert not File(path).table().problems

@@ -22,7 +22,7 @@ BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf
 LED = r"[1-9]\d{0,2}"  # digits before thousands
 EITHER = re.compile(rf"[+-]?{LED}[.,]\d{{3}}", re.ASCII)  # a decimal sign, or one that parts thousands
 DECIMAL = {  # cells that show which is the decimal sign: 1,5 and 0,125 and 1.234,5 and 1.234.567 that it is the comma
-    sign: re.compile(
+    sign[-1]: re.compile(
         rf"[+-]?((?!{LED}{sign}\d{{3}}\Z)(\d*|{LED}({other}\d{{3}})+){sign}\d+|{LED}({other}\d{{3}}){{2,}})", re.ASCII
     )
     for sign, other in ((",", r"\."), (r"\.", ","))
@@ -34,8 +34,10 @@ CODE = re.compile(r"0\d+", re.ASCII)  # 007 is a name: a number has no zeros bef
 class Dialect:
     """How a CSV file is written.
 
-    Symbols     skipped = lines before the names of the columns; commas = columns of numbers with a decimal comma; texts
-                = columns that hold texts; doubtful = how a cell was read that may be either of two numbers
+    Symbols     skipped = lines before the names of the columns; commas = columns of numbers with a decimal comma;
+                points = those that show a decimal point; texts = columns that hold texts; doubtful = how a cell was
+                read that may be either of two numbers; late = the signs of such cells, "," or ".", that are decimal
+                commas in columns that show nothing: a cell after the first rows would be another number
     """
 
     encoding: str = "utf-8-sig"
@@ -45,6 +47,8 @@ class Dialect:
     commas: frozenset[str] = frozenset()
     texts: frozenset[str] = frozenset()
     doubtful: tuple[str, ...] = ()
+    points: frozenset[str] = frozenset()
+    late: str = ""
 
     def __str__(self) -> str:
         """What is not as usual, or nothing."""
@@ -52,6 +56,20 @@ class Dialect:
         words += [] if self.separator == "," else [f"separated by {self.separator!r}"]
         words += [f"decimal commas in {', '.join(sorted(self.commas))}"] if self.commas else []
         return ", ".join([*words, *self.doubtful])
+
+    def disagreeing(self, name: str, cells: Sequence[str]) -> int | None:
+        """The first cell of a column that is another number than its first rows would make it, or None.
+
+        >>> Dialect(commas=frozenset("a")).disagreeing("a", ["1,5", "2.5"])
+        1
+        """
+        if name in self.texts or not (name in self.commas or (self.late and name not in self.points)):
+            return None
+        signs, shape = (".", DECIMAL["."]) if name in self.commas else (self.late, EITHER)
+        for row, cell in enumerate(cells):
+            if any(sign in cell for sign in signs) and shape.fullmatch(cell.strip().removesuffix("%").rstrip()):
+                return row
+        return None
 
 
 def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dialect:
@@ -73,9 +91,9 @@ def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dial
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     body = [row for row in rows[1:] if len(row) == len(names)]
     columns = {name: [row[number].strip() for row in body] for number, name in enumerate(names)}
-    commas, doubtful = _commas(columns, separator)
+    commas, doubtful, points, late = _commas(columns, separator)
     texts = frozenset(name for name, cells in columns.items() if _holds_texts(cells, name in commas))
-    return Dialect(encoding, separator, skipped, names, commas, texts, doubtful)
+    return Dialect(encoding, separator, skipped, names, commas, texts, doubtful, points, late)
 
 
 def _first_lines(content: bytes, encoding: str) -> list[str]:
@@ -140,8 +158,11 @@ def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
     return rows
 
 
-def _commas(columns: dict[str, list[str]], separator: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The columns of which numbers have a decimal comma, and how those were read that do not show it.
+def _commas(
+    columns: dict[str, list[str]], separator: str
+) -> tuple[frozenset[str], tuple[str, ...], frozenset[str], str]:
+    """The columns of which numbers have a decimal comma, and how those were read that do not show it; the columns that
+    show a decimal point, and the signs that are decimal commas in columns that show nothing.
 
     Edge cases  1,234 and 1.234 may be either: they are read as in the columns that show which; where none does, or some
                 show the one sign and some the other, 1.234 has a decimal point, and 1,234 a decimal comma where a
@@ -153,7 +174,7 @@ def _commas(columns: dict[str, list[str]], separator: str) -> tuple[frozenset[st
         if not all(_holds_texts(cells, comma) for comma in (True, False))
     }
     shown = {
-        name: {sign[-1] for sign, shows in DECIMAL.items() if any(map(shows.fullmatch, cells))}
+        name: {sign for sign, shows in DECIMAL.items() if any(map(shows.fullmatch, cells))}
         for name, cells in numbers.items()
     }
     doubtful = {name: next(filter(EITHER.fullmatch, cells), "") for name, cells in numbers.items() if not shown[name]}
@@ -162,10 +183,13 @@ def _commas(columns: dict[str, list[str]], separator: str) -> tuple[frozenset[st
     either = signs != {"."} and separator == ";"
     commas = {name for name, found in shown.items() if found == {","}}
     commas |= {name for name, cell in doubtful.items() if signs == {","} or (either and "," in cell)}
+    points = frozenset(name for name, found in shown.items() if "." in found)
+    late = ",." if signs == {","} else "," if either else ""
     if signs == {"."} or (not signs and separator == ","):
-        return frozenset(commas), ()
+        return frozenset(commas), (), points, late
     read = {name: numbers_of([cell], name in commas)[0] for name, cell in doubtful.items()}
-    return frozenset(commas), tuple(f"{cell} in {name} as {read[name]:.15g}" for name, cell in doubtful.items())
+    said = tuple(f"{cell} in {name} as {read[name]:.15g}" for name, cell in doubtful.items())
+    return frozenset(commas), said, points, late
 
 
 def _holds_texts(cells: list[str], comma: bool) -> bool:

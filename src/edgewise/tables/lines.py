@@ -123,6 +123,10 @@ def pieces_of_csv(
                 lines.append(reader.line_num + skipped)
                 if read[0] > WIDE:
                     break
+            for problem in _disagreeing(path, names, cells, lines, dialect):
+                if problems is None:
+                    raise DataError(problem)
+                problems.add(problem)
             if lines or first:
                 yield _piece(path, names, cells, lines, texts, dialect, seen)
             first = False
@@ -145,6 +149,19 @@ def _piece(
         if first := {*islice(others, SHOWN), *islice(_codes(column), SHOWN)}:
             strange[name] = [(row, column[row]) for row in sorted(first)[:SHOWN]]
     return Table(path, columns, ("line", lines), wrong, strange)
+
+
+def _disagreeing(
+    path: Path, names: list[str], cells: list[str], lines: Sequence[int], dialect: Dialect
+) -> Iterator[str]:
+    """The first cell of each column whose decimal sign is not the one that its first rows show."""
+    for number, name in enumerate(names) if dialect.commas or dialect.late else ():
+        if (row := dialect.disagreeing(name, column := cells[number :: len(names)])) is not None:
+            right = "comma, as in the" if name in dialect.commas else "point, or none, as in the"
+            what = (
+                f"{name} is {column[row][:40]!r}, which is one number or another: give it a decimal {right} first rows"
+            )
+            yield f"{path}: line {lines[row]}: {what}"
 
 
 def _codes(column: Sequence[str]) -> Iterator[int]:

@@ -138,3 +138,11 @@ def test_a_node_is_there_twice_whatever_is_in_columns_that_are_not_read(
     how = Reading(ignore=frozenset(ignore), known=known)
     given = read_tables(tmp_path / "nodes.csv", [tmp_path / "edges.csv"], how)
     assert given.names == ["p0", "p1", "p2", "p3"] and "nodes.csv: 1 rows are there twice, and read once" in given.notes
+
+
+def test_a_column_that_training_read_as_a_feature_names_no_nodes(tmp_path) -> None:
+    place = Path(write(tmp_path, "who,size\nA,10\nA,11\nB,12\nB,13\n", "from,to\n10,11\n12,10\n"))
+    nodes, edges = place / "nodes.csv", [place / "edges.csv"]
+    assert read_tables(nodes, edges, Reading(labels=())).names == ["10", "11", "12", "13"]  # guessed
+    with pytest.raises(DataError, match="there is no node '10'"):
+        read_tables(nodes, edges, Reading(labels=(), known=({"size": "number"}, {})))

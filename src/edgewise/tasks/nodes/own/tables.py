@@ -50,7 +50,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     """
     file, problems = File(nodes), Problems()
     links = [EdgeFile(path, how.ends) for path in edges]
-    lower = {name.lower(): name for name in file.names}
+    lower, known = {name.lower(): name for name in file.names}, how.known[0] if how.known else ()
     labels = [name if name in file.names else lower.get(name.lower(), name) for name in how.labels]
     split = lower.get("split", "split")
     has_split = how.labelled and split in file.names and split not in how.ignore
@@ -65,7 +65,11 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     if len(table) > MAX_NODES:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from graph.npz")
     notes = [*table.notes, *(note for one in links for note in one.table.notes)]
-    if not named_by and how.id != "row" and (named_by := _covering(table, links, how.ignore | {*labels, split}) or ""):
+    if (
+        not named_by
+        and how.id != "row"
+        and (named_by := _covering(table, links, {*how.ignore, *labels, split, *known}) or "")
+    ):
         notes.append(f"{named_by} names the nodes: each end of an edge is one of its cells")
     names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
     present, taken = {*file.names}, {*how.ignore, named_by, *labels, split, ""}
@@ -139,7 +143,7 @@ def _alike(table: Table) -> list[str]:
     return [name for name in numbers if name in table.strange or bool((np.abs(numbers[name]) >= EXACT).any())]
 
 
-def _covering(table: Table, links: Sequence[EdgeFile], left_out: frozenset[str] | set[str]) -> str | None:
+def _covering(table: Table, links: Sequence[EdgeFile], left_out: set[str]) -> str | None:
     """The one column of which each cell is another, and that has all ends of edges; None: nodes are their rows."""
     ends = {name for one in links for end in one.ends for name in one.names_of(end)}
     rows = {str(row) for row in range(len(table))}
