@@ -22,9 +22,11 @@ MOST = 1 << 20  # examples of a split that are compared
 
 
 def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
-    """The sha256 of the configuration and of other files that decide a run, by name."""
+    """The sha256 of the configuration and of other files that decide a run, by name; a run that was begun before its
+    task kept a file lacks it."""
+    there = (name for name in names if (run / name).exists())
     try:
-        return {name: digest(run / name).hexdigest() for name in (CONFIG, *names)}
+        return {name: digest(run / name).hexdigest() for name in (CONFIG, *there)}
     except OSError as error:
         raise CheckpointError(f"cannot read {error.filename}: {error.strerror}") from error
 

@@ -220,3 +220,20 @@ def test_any_language_model_continues_a_prompt(task: Text, cache: bool) -> None:
 def test_bytes_are_shown_as_characters_where_they_are_ascii():
     task = TextInBytes("name", "äbä" * 9, context=2)
     assert [task.shown(token) for token in (98, 127, 128, 195)] == ["b", "\x7f", "\\x80", "\\xc3"]
+
+
+def test_a_run_reads_texts_with_the_vocabulary_that_it_has_kept(tmp_path: Path, task: Text) -> None:
+    task.keep(tmp_path)
+    fewer = Text("fewer", "the fox. " * 20, context=8)
+    fewer.recall(tmp_path)
+    assert fewer.vocabulary == task.vocabulary and fewer.signature == task.signature
+    assert torch.equal(fewer.encode("the lazy dog"), task.encode("the lazy dog"))
+    assert fewer.decode(fewer._parts["valid"]) == ("the fox. " * 20)[162:]
+    more = Text("more", "the fox. \n" * 20 + "Fox", context=8)
+    with pytest.raises(
+        DataError, match=rf"more: line 1 has '\\n', none of the 28 characters of {tmp_path}: give a text"
+    ):
+        more.recall(tmp_path)
+    (tmp_path / "vocabulary.json").write_text('{"vocabulary": "aa"}')
+    with pytest.raises(DataError, match="not the vocabulary of a run"):
+        more.recall(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import decode, read_bytes
+from edgewise.files import decode, read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
 from edgewise.models.capabilities import LanguageModel, language_model
 from edgewise.models.signature import Tokens
@@ -38,6 +38,7 @@ SHAKESPEARE = Remote(
     max_bytes=1 << 21,
 )
 MAX_BYTES = 100 << 20  # enwik8 has 100 MB
+VOCABULARY = "vocabulary.json"  # of a run: its characters, in the order of their numbers
 CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes for each
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
 TEMPERATURE = 0.8  # a little more certain than the model itself
@@ -48,9 +49,9 @@ SEEN = {" ": "␣", "\n": "↵", "\t": "⇥"}  # how white space is shown
 class Text(Classification):
     """Next-character prediction on windows of `context` characters; the graph must not let a character see ahead.
 
-    The vocabulary is the sorted set of the text's characters. The first 90 % of the text train, the rest validates:
-    sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so losses compare. There is no third part: a
-    language model's result is its validation loss.
+    The vocabulary is the sorted set of the text's characters; a run keeps it, and reads any text with it. The first
+    90 % of the text train, the rest validates: sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so
+    losses compare. There is no third part: a language model's result is its validation loss.
 
     Symbols     alphabet = characters that the vocabulary holds besides those of the text
 
@@ -68,16 +69,23 @@ class Text(Classification):
     has_test = False
     unit = "windows of the text"
     generates = '--prompt "..."'
+    kept: tuple[str, ...] = (VOCABULARY,)
+    private = (VOCABULARY,)
 
     def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
         if context < 1:
             raise ConfigError(f"context must be at least 1 character, not {context}")
         self.name, self.context = name, context
         self.tokenizer: Tokenizer | None = None
-        tokens, self.vocabulary = _number(text, alphabet)
-        self._numbers = {character: number for number, character in enumerate(self.vocabulary)}
-        train = int(0.9 * len(tokens))
-        self._read(tokens[:train], tokens[train:], len(self.vocabulary))
+        train = int(0.9 * len(text))
+        self._number([text[:train], text[train:]], "".join(sorted(set(text) | set(alphabet))))
+
+    def _number(self, parts: Sequence[str], vocabulary: str) -> None:
+        """Read the parts of the text by the characters' places in a vocabulary."""
+        self.vocabulary = vocabulary
+        self._numbers = {character: number for number, character in enumerate(vocabulary)}
+        train, valid = (_numbered(part, vocabulary) for part in parts)
+        self._read(train, valid, len(vocabulary))
 
     def _read(self, train: Tensor, valid: Tensor, size: int) -> None:
         """Read the parts' tokens, of a vocabulary of that size."""
@@ -102,14 +110,28 @@ class Text(Classification):
         self._read(train, valid, tokenizer.size)
 
     def keep(self, run: Path) -> None:
-        """Write the tokenizer into a run folder, where there is one."""
+        """Write the tokenizer into a run folder, where there is one, or else the vocabulary."""
         if self.tokenizer is not None:
             keep_tokenizer(run, self.tokenizer)
+        else:
+            write_file(run / VOCABULARY, json.dumps({"vocabulary": self.vocabulary}).encode())
 
     def recall(self, run: Path) -> None:
-        """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
+        """Go on with the tokenizer of a run folder or of another library's model, or with a run's vocabulary.
+
+        Errors      DataError for a character of the text that the vocabulary lacks
+        """
         if (found := kept_tokenizer(run)) is not None:
             self.use(found)
+        elif (run / VOCABULARY).is_file() and (vocabulary := read_vocabulary(run / VOCABULARY)) != self.vocabulary:
+            parts = [self.decode(part) for part in self._parts.values()]
+            if strangers := {*self.vocabulary} - {*vocabulary}:
+                text = "".join(parts)
+                first = next(place for place, character in enumerate(text) if character in strangers)
+                where = f"{self.name}: line {1 + text.count(chr(10), 0, first)} has {text[first]!r}"
+                known = f"none of the {len(vocabulary)} characters of {run}"
+                raise DataError(f"{where}, {known}: give a text of these, or train with --task.unit byte")
+            self._number(parts, vocabulary)
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph over `length` characters (default: the context); the data's own graph is causal."""
@@ -285,16 +307,25 @@ def _as_bytes(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
-def _number(text: str, alphabet: str) -> tuple[Tensor, str]:
-    """Each character's number in the sorted vocabulary, in the fewest bytes, and the vocabulary."""
-    vocabulary = "".join(sorted(set(text) | set(alphabet)))
+def read_vocabulary(path: Path) -> str:
+    """The characters that a run has kept, in the order of their numbers."""
+    content = read_json(path, "the vocabulary of a run")
+    with reading(path, "the vocabulary of a run"):
+        vocabulary: str = content["vocabulary"]
+        if len({*vocabulary}) != len(vocabulary) or not isinstance(vocabulary, str):
+            raise ValueError("its characters must be a text, each once")
+    return vocabulary
+
+
+def _numbered(text: str, vocabulary: str) -> Tensor:
+    """Each character's place in the vocabulary, in the fewest bytes."""
     number = np.zeros(sys.maxunicode + 1, "uint8" if len(vocabulary) <= 256 else "int32")
     number[[*map(ord, vocabulary)]] = np.arange(len(vocabulary))
     numbers = np.empty(len(text), number.dtype)
     for first in range(0, len(text), CHUNK):
         code_points = np.frombuffer(text[first : first + CHUNK].encode("utf-32-le", "surrogatepass"), dtype="<u4")
         numbers[first : first + CHUNK] = number[code_points]
-    return torch.from_numpy(numbers), vocabulary
+    return torch.from_numpy(numbers)
 
 
 def read_text(path: Path) -> str:
