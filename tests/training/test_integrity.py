@@ -3,11 +3,20 @@
 import hashlib
 import json
 import shutil
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from edgewise import fit
 from edgewise.errors import CheckpointError
+from edgewise.graphs import window
+from edgewise.layers import GCN
+from edgewise.tasks import NodeClassification, karate
 from edgewise.training import (
     CheckpointSettings,
     Choice,
@@ -19,7 +28,7 @@ from edgewise.training import (
     train,
 )
 from edgewise.training.checkpoint import checkpoints
-from edgewise.training.integrity import check, split_of
+from edgewise.training.integrity import check, hash_of_values, split_of
 from training.tiny import Tiny, configured, same_run, without_result
 
 
@@ -164,3 +173,59 @@ def test_a_split_is_recorded_by_number_and_content():
     assert recorded["test"] == {"count": 2} and recorded["epoch"] == 64
     Task.splits = {"train": torch.arange(5).flip(0), "test": ["a", "b"]}
     assert split_of(Task("none", 9, False, "loss")) != recorded
+
+
+def test_other_data_are_refused_where_a_run_is_finished(tmp_path: Path) -> None:
+    task = karate()
+    fit(task, GCN(34, 2), tmp_path / "run", steps=1)
+    splits = {split: rows.flip(0)[1:] for split, rows in task.nodes.splits.items()}
+    other = NodeClassification("karate", replace(task.nodes, splits=splits))
+    with pytest.raises(CheckpointError, match="its data have changed since it was trained"):
+        fit(other, GCN(34, 2), tmp_path / "run", resume=True, steps=1)
+
+
+@dataclass(frozen=True)
+class Shift:
+    by: int
+
+    def of(self, n: int) -> int:
+        return n + self.by
+
+
+def adding(value: Any) -> Any:
+    return lambda n, k=2: n + k + value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 2),
+        (1, 1.0),
+        ("a", "b"),
+        ([1, [2]], [1, 2]),
+        (torch.tensor([1, 2]), torch.tensor([1, 3])),
+        (torch.tensor([1], dtype=torch.bfloat16), torch.tensor([2], dtype=torch.bfloat16)),
+        (np.array([1.0]), np.array([[1.0]])),
+        (window(9, 1), window(9, 2)),
+        (partial(adding, 1), partial(adding, 2)),
+        (partial(adding, value=1), partial(adding, value=2)),
+        (adding(1), adding(2)),
+        (adding((1, torch.tensor(2))), adding((1, torch.tensor(3)))),
+        (adding(adding(1)), adding(adding(2))),
+        (Shift(1).of, Shift(2).of),
+    ],
+)
+def test_values_that_differ_have_other_hashes(one: Any, other: Any) -> None:
+    assert hash_of_values([one]) == hash_of_values([one]) != hash_of_values([other])
+
+
+def test_a_cache_and_a_function_that_closes_over_itself_have_a_hash() -> None:
+    cache: dict[int, int] = {}
+    before = hash_of_values([adding(cache)])
+    cache[1] = 2
+    assert hash_of_values([adding(cache)]) == before
+
+    def again(n: int) -> Any:
+        return again(n - 1)
+
+    assert hash_of_values([again]) == hash_of_values([again])

@@ -19,7 +19,7 @@ from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
-from edgewise.training.integrity import CONFIG, check, hash_of
+from edgewise.training.integrity import CONFIG, check, check_split, given_to, hash_of, hash_of_values
 from edgewise.training.loop import Trainer
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.runs import OWN, Result, create, finished, newest_of, refuse_used
@@ -58,14 +58,18 @@ class Given:
 
 def _named(pattern: Pattern) -> Choice:
     """What stands for a pattern in the configuration: its own choice, a hash of its graph, or a function's name, with
-    the numbers and words that `functools.partial` has fixed."""
+    the numbers and words that `functools.partial` has fixed, and a hash of all else that it has been given."""
     if pattern is None or isinstance(pattern, PatternChoice):
         return pattern or Choice("given")
     if isinstance(pattern, Given):
         return Choice(OWN, {"sha256": hash_of(pattern.graph)})
-    function, named = (pattern.func, pattern.keywords) if isinstance(pattern, partial) else (pattern, {})
-    options = {name: value for name, value in named.items() if isinstance(value, int | float | str)}
-    return Choice(OWN, {"function": getattr(function, "__qualname__", type(function).__name__), **options})
+    fixed = pattern if isinstance(pattern, partial) else partial(pattern)
+    options = {name: value for name, value in fixed.keywords.items() if isinstance(value, int | float | str)}
+    others = {name: value for name, value in fixed.keywords.items() if name not in options}
+    more = [*fixed.args, *others, *others.values(), *given_to(fixed.func)]
+    hashed = {"sha256": hash_of_values(more)} if more else {}
+    name = getattr(fixed.func, "__qualname__", type(fixed.func).__name__)
+    return Choice(OWN, {"function": name, **options, **hashed})
 
 
 def fit(
@@ -176,6 +180,7 @@ def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: boo
         world.once(lambda: _same_settings(run, config))
         if result := finished(run):
             checkpoint = newest_of(run)
+            check_split(run, task, checkpoint.state.get("split"))
             weights = checkpoint.tensors("model") | checkpoint.tensors("best")  # of which the frozen are in the first
             load_weights(model, weights, checkpoint.path, whole=True)
             model.eval()

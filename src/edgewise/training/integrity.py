@@ -1,11 +1,14 @@
 """What a checkpoint knows of the files beside it: an altered configuration or a spoilt history is named and refused."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
@@ -18,6 +21,7 @@ from edgewise.training.journal import METRICS, digest, say
 from edgewise.training.settings import StartSettings
 
 CONFIG = "config.yaml"
+_EMPTY = CellType()  # a name that a function closes over and that has no value yet
 MOST = 1 << 20  # examples of a split that are compared
 
 
@@ -74,6 +78,50 @@ def hash_of(graph: Graph) -> str:
     for part in compact_edges(graph) if rule is None else ():
         sha256.update(as_array(part.cpu().contiguous()).data)
     return sha256.hexdigest()
+
+
+def given_to(function: Callable[..., Any]) -> list[Any]:
+    """What a function has beside its arguments: what it was bound to, closes over, or takes by default."""
+    if isinstance(function, MethodType):
+        return [function.__self__, *given_to(function.__func__)]
+    if isinstance(function, FunctionType):
+        cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
+        return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [getattr(function, field.name) for field in fields(function)] if is_dataclass(function) else []
+
+
+def hash_of_values(values: Iterable[Any]) -> str:
+    """The sha256 of numbers, texts, tensors, arrays, graphs and functions, also within tuples, lists and dataclasses.
+
+    Edge cases  of any other value its type alone counts, since it may change as it is used, as a cache does
+    """
+    sha256, inside = hashlib.sha256(), set[int]()
+
+    def add(value: Any) -> None:
+        sha256.update(f"{type(value).__qualname__} ".encode())
+        if value is None or isinstance(value, int | float | complex | str | bytes):
+            sha256.update(repr(value).encode())
+        elif isinstance(value, Graph):
+            sha256.update(hash_of(value).encode())
+        elif isinstance(value, Tensor | np.ndarray):
+            array = as_array(value.detach().cpu()) if isinstance(value, Tensor) else value
+            sha256.update(f"{array.dtype} {array.shape}".encode() + (b"" if array.dtype.hasobject else array.tobytes()))
+        elif id(value) not in inside:  # a function may close over itself
+            inside.add(id(value))
+            for part in _parts_of(value):
+                add(part)
+
+    for value in values:
+        add(value)
+    return sha256.hexdigest()
+
+
+def _parts_of(value: Any) -> list[Any]:
+    if isinstance(value, tuple | list):
+        return [len(value), *value]
+    if isinstance(value, partial):
+        return [value.func, *value.args, *(part for named in value.keywords.items() for part in named)]
+    return [getattr(value, "__qualname__", ""), *given_to(value)] if callable(value) or is_dataclass(value) else []
 
 
 def frozen_of(model: nn.Module, start: StartSettings, whole: bool = False) -> str | None:
