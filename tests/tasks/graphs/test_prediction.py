@@ -71,6 +71,40 @@ class GraphNetwork(nn.Module):
         return self.readout(graph, self.layer(graph, x))
 
 
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        ({"train": [0, 1], "valid": [1, 2]}, "graph 1 is in two splits, train and valid"),
+        ({"train": [0, 1], "valid": [2], "test": [4, 0]}, "graph 0 is in two splits, train and test"),
+        ({"train": [0, 0], "valid": [2]}, "the train split lists graph 0 2 times"),
+        (
+            {"train": [0.0], "valid": [2]},
+            r"train split must list its graphs by their numbers, \[M\] of int64, not \[1\]",
+        ),
+        ({"train": ["a"], "valid": [2]}, "train split must list its graphs by their numbers, not as a list"),
+        ({"train": [True], "valid": [2]}, "the train split is a mask"),
+    ],
+)
+def test_splits_list_each_graph_once(splits: dict[Any, Any], told: str) -> None:
+    known = graphs(torch.tensor([0, 1, 2, 0, 1, 2]), ("a", "b", "c"))
+    with pytest.raises(DataError, match=told):
+        GraphClassification("six", replace(known, splits=splits))
+
+
+def test_splits_may_be_lists_and_validation_that_of_training() -> None:
+    known = graphs(torch.tensor([0, 1, 2, 0, 1, 2]), ("a", "b", "c"))
+    task = GraphClassification("six", replace(known, splits={"train": [0, 2], "valid": range(3, 5), "test": []}))
+    assert [split.tolist() for split in task.splits.values()] == [[0, 2], [3, 4], []]
+    same = GraphClassification("six", replace(known, splits={"train": [0, 2], "valid": [0, 2], "test": [1]}))
+    assert same.splits["valid"].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("targets", [torch.zeros(6), torch.tensor([0, 1, 2, 3, 0, 1])])
+def test_classes_are_whole_numbers_below_their_count(targets: torch.Tensor) -> None:
+    with pytest.raises(DataError, match="targets must be whole numbers below 3, one for each class"):
+        GraphClassification("six", graphs(targets, ("a", "b", "c")))
+
+
 def test_a_batch_is_block_diagonal_and_answers_each_graph_as_if_alone(classes: GraphClassification) -> None:
     """(5.5): forward and gradient of a disjoint batch are those of its members one by one."""
     model = GraphNetwork(3)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, a_kind
 
 Split = Literal["train", "valid", "test"]
 Splits = dict[Split, Tensor]
@@ -153,12 +153,25 @@ def check_listed(splits: Mapping[Any, Tensor], count: int, unit: str, needed: Se
     for split in (*needed, *(other for other in splits if other not in needed)):
         if split not in splits:
             raise DataError(f"splits have no {split!r}: each of {', '.join(SPLITS)} lists its {unit}s")
-        numbers = torch.as_tensor(splits[split])
-        if numbers.dtype == torch.bool:
-            raise DataError(f"the {split} split is a mask: mask.nonzero()[:, 0] lists its {unit}s")
+        numbers = numbers_in(splits, split, unit)
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
             first, last = int(numbers.min()), int(numbers.max())
             raise DataError(f"the {split} split has {unit}s {first} to {last}, of 0 to {count - 1}")
+
+
+def numbers_in(splits: Mapping[Any, Any], split: Split, unit: str) -> Tensor:
+    """The numbers of a split's examples [M], given as a tensor, an array or a list; what lists none is a DataError."""
+    rows = splits[split]
+    try:
+        numbers = torch.as_tensor(rows)
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"the {split} split must list its {unit}s by their numbers, not as {a_kind(rows)}") from None
+    if numbers.dtype == torch.bool:
+        raise DataError(f"the {split} split is a mask: mask.nonzero()[:, 0] lists its {unit}s")
+    if numbers.ndim != 1 or (len(numbers) and (numbers.is_floating_point() or numbers.is_complex())):
+        what = f"{list(numbers.shape)} of {str(numbers.dtype).removeprefix('torch.')}"
+        raise DataError(f"the {split} split must list its {unit}s by their numbers, [M] of int64, not {what}")
+    return numbers.long()
 
 
 def check_apart(splits: Mapping[Any, Tensor], unit: str, file: str = "") -> None:

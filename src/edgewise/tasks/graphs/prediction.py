@@ -17,7 +17,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.splits import Split, check_listed, check_splits
+from edgewise.tasks.core.splits import Split, check_apart, check_listed, check_splits, numbers_in
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
@@ -31,7 +31,8 @@ class Graphs:
         members: The G graphs, one by one.
         x: The features of their nodes [N, C], the members' nodes one after the other.
         targets: Of each graph, its class or its value [G]; or several [G, T].
-        splits: For "train", "valid" and "test" the graphs that it reads; empty: they are only predicted.
+        splits: For "train", "valid" and "test" the graphs that it reads, a tensor or a list, each graph in one of them,
+            but for "valid" that is all of "train"; empty: they are only predicted.
         classes: The classes' names; none where the targets are values.
         names: The graphs' names where they have any, as the SMILES of molecules.
         e: The features of their edges [E, D], the members' one after the other, each in its graph's own order.
@@ -48,6 +49,8 @@ class Graphs:
     u: Tensor | None = None
 
     def __post_init__(self) -> None:
+        splits = {split: numbers_in(self.splits, split, "graph") for split in self.splits}
+        object.__setattr__(self, "splits", splits)
         if self.classes and not self.targets.is_floating_point():
             object.__setattr__(self, "targets", self.targets.long())
 
@@ -64,6 +67,13 @@ def check_parts(graphs: Graphs) -> None:
         if rows is not None and len(rows) != count:
             raise DataError(f"{name} has {len(rows):,} rows, and there are {count:,} {what}")
     check_listed(graphs.splits, len(graphs.targets), "graph", ("train", "valid") if graphs.splits else ())
+    parts = {**graphs.splits}
+    if "train" in parts and torch.equal(parts["train"], parts["valid"]):  # no graph can be spared to validate
+        del parts["valid"]
+    check_apart(parts, "graph")
+    classes, targets = len(graphs.classes), graphs.targets
+    if classes and (targets.is_floating_point() or not bool((targets < classes).all())):
+        raise DataError(f"targets must be whole numbers below {classes}, one for each class, or -1")
 
 
 class Member(NamedTuple):
