@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
 from edgewise.tasks import Batch, digits
 from edgewise.tasks.core.classification import Objective, class_probabilities, classification_score
@@ -65,3 +65,9 @@ def test_probabilities_sum_to_one_and_rank_as_the_outputs_do() -> None:
 def test_impossible_objectives_are_refused(options, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         digits(**options)
+
+
+@pytest.mark.parametrize("error", ["cross-entropy", "squared"])
+def test_classes_that_are_no_whole_numbers_are_refused(error) -> None:
+    with pytest.raises(DataError, match="whole numbers, int64, not float32"):
+        Objective(error).loss(outputs(), TARGET.float())

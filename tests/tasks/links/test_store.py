@@ -188,3 +188,9 @@ def test_links_to_choose_the_weights_by_and_to_test_on_are_of_all_nodes(tmp_path
     build_store(tmp_path / "s", [(ends[0], ends[1], None)], [{"x": torch.randn(300, 2)}])
     cut = link_store(str(tmp_path / "s")).cut
     assert abs(cut.valid[0].double().mean() - cut.test[0].double().mean()) < 40
+
+
+@pytest.mark.parametrize("workers", [-1, 65])
+def test_workers_are_none_or_some(store, workers: int):
+    with pytest.raises(ConfigError, match=f"workers.*{workers}"):
+        link_store(store, workers=workers)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.layers import probabilities
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
@@ -52,11 +52,16 @@ class Objective:
             raise ConfigError("the squared error has no temperature: leave it out")
 
     def loss(self, outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean") -> Tensor:
-        """The mean loss of M outputs, or its sum.
+        """The mean loss of M outputs, or its sum; targets that are no whole numbers are a DataError.
 
         >>> Objective("squared").loss(torch.tensor([[0.0, 0.5]]), torch.tensor([1])).item()
         0.25
         """
+        if target.is_floating_point():
+            kind = str(target.dtype).removeprefix("torch.")
+            raise DataError(
+                f"the targets of a classification are whole numbers, int64, not {kind}: give targets.long()"
+            )
         if self.error == "squared":
             distances = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
             return distances.mean() if reduction == "mean" else distances.sum()

@@ -17,9 +17,9 @@ from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, given
+from edgewise.tasks.core.task import Pattern, check_range, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
-from edgewise.tasks.nodes.sampled import SampledBatch, fanouts_of
+from edgewise.tasks.nodes.sampled import MOST_WORKERS, SampledBatch, fanouts_of
 
 ROUNDS = 100  # draws of pairs after which a graph is taken for one with too few pairs without a link
 
@@ -113,6 +113,9 @@ class StoredOptions:
     width: int
     fanouts: tuple[int, ...]
     workers: int
+
+    def __post_init__(self) -> None:
+        check_range(0, MOST_WORKERS, workers=self.workers)
 
 
 def _target(links: Tensor, none: Tensor) -> Tensor:
@@ -216,10 +219,10 @@ def link_store(
     """
     if held < 1:
         raise ConfigError(f"task.held must be at least 1 link, not {held}")
-    opened = Store.open(Path(store).expanduser())
+    options, opened = StoredOptions(width, fanouts, workers), Store.open(Path(store).expanduser())
     if opened.x is None or len(opened.x.shape) != 2:
         raise DataError(f"{store}: it has no features: give them to `edgewise store build` with --nodes")
     each = 2 if opened.manifest.about.get("undirected") else 1
     cut, missing = hold_out(opened.graph, held, each, torch.Generator().manual_seed(fold))
-    rows, options = StoredRows(opened.x, parse_size(cache)), StoredOptions(width, fanouts, workers)
+    rows = StoredRows(opened.x, parse_size(cache))
     return StoredLinks(f"links of {opened.path.name}", cut, rows, missing, options)
