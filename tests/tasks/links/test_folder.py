@@ -73,3 +73,14 @@ def test_what_no_model_of_links_reads_is_named(tmp_path) -> None:
 def test_too_few_links_for_three_parts_are_said(tmp_path, rows: str) -> None:
     with pytest.raises(DataError, match=r"[01] links between two nodes are too few: none is left for"):
         link_folder(write(tmp_path, "source,target\n" + rows))
+
+
+@pytest.mark.parametrize("table", ["nodes", "edges"])
+def test_a_column_of_parts_is_not_passed_over(tmp_path, table: str) -> None:
+    place = write(tmp_path / "mine")
+    path = tmp_path / "mine" / f"{table}.csv"
+    first, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{first},split", *(f"{row},train" for row in rows)]) + "\n")
+    with pytest.raises(DataError, match=r"nothing reads .* give --task\.ignore split"):
+        link_folder(place)
+    assert link_folder(place, ignore="split").x.shape == (NODES, 3)

@@ -161,3 +161,24 @@ def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
     (place / "clouds.csv").write_text("\n".join(new) + "\n", encoding="utf-8")
     after = point_folder(str(place), like=str(tmp_path / "run"))
     assert after.graphs.targets.equal(before.graphs.targets)
+
+
+def test_a_column_of_some_files_alone_is_refused_or_ignored(tmp_path) -> None:
+    place = write_files(tmp_path / "mine")
+    last = place / "round" / "28.csv"
+    last.write_text("x,mass,y,z\n0,5,0,0\n1,5,0,0\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"the columns mass, which long/1\.csv lacks: give --task\.ignore mass"):
+        point_folder(str(place))
+    task = point_folder(str(place), ignore="mass")
+    assert task.signature.inputs == 3
+    new = task.elsewhere(last)
+    assert len(new.graphs.x) == 2 and not any(note.startswith("not read") for note in new.summary)
+    assert "not read: the columns mass" in point_folder_without(place, last).elsewhere(last).summary
+
+
+def point_folder_without(place: Path, file: Path):
+    text = file.read_text(encoding="utf-8")
+    file.write_text("x,y,z\n0,0,0\n1,0,0\n", encoding="utf-8")
+    task = point_folder(str(place))
+    file.write_text(text, encoding="utf-8")
+    return task

@@ -153,10 +153,10 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
         members = read_members(points, names, "cloud", manner.cloud, {*manner.asked.ignore}, known, problems)
         columns, sizes = members.columns, members.sizes
         rows = replace(rows, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
+        present = {name for path in (clouds, points) for name in File(path).names}
     else:
-        rows, columns, sizes = read_files(place, manner, known, problems)
+        rows, columns, sizes, present = read_files(place, manner, known, problems)
     if manner.asked.labelled and manner.asked.ignore:
-        present = {name for path in (*filter(None, (clouds, points)), *rows.files[:1]) for name in File(path).names}
         problems += strangers(place, manner.asked.ignore, present, 0, known)
     if problems:
         raise DataError(*problems)
@@ -165,10 +165,11 @@ def read_clouds(place: Path, manner: Manner, fitted: Fitted | None) -> Clouds:
 
 def read_files(
     place: Path, manner: Manner, known: Mapping[str, Kind] | None, problems: list[str]
-) -> tuple[Rows, list[Column], Array]:
-    """A cloud for each file of a folder, in folders of their classes; or one, from a file.
+) -> tuple[Rows, list[Column], Array, set[str]]:
+    """A cloud for each file of a folder, in folders of their classes, or one from a file; and the names of all columns.
 
-    Symbols     known = the columns that are read and their kinds; None: all of the first file, which hold numbers
+    Symbols     known = the columns that are read and their kinds; None: all of the first file, which hold numbers; one
+                with others is refused
     """
     files = [place] if place.is_file() else sorted(filter(is_table, place.rglob("*")))
     files = [path for path in files if place.is_file() or len(path.relative_to(place).parts) <= 2]
@@ -183,11 +184,18 @@ def read_files(
     found, tables, sizes = Problems(), list[list[Column]](), np.zeros(len(files), dtype=np.int64)
     first = [name for name in File(files[0]).names if name and name not in manner.asked.ignore]
     kinds: Mapping[str, Kind] = known or dict.fromkeys(first, "number")
+    left, present = dict[str, None](), {*first}
     for number, path in enumerate(files):
         try:
             file = File(path)
+            present |= {*file.names}
             table = file.table([*kinds])
             columns, wrong = read_columns(file, table, [*kinds], kinds)
+            others = [name for name in file.names if name and name not in {*kinds, *manner.asked.ignore}]
+            if others and known is None:
+                lacks = f"which {files[0].relative_to(place)} lacks: give --task.ignore {','.join(others)}"
+                found.add(f"{path}: it has the columns {', '.join(others)}, {lacks}")
+            left |= dict.fromkeys(others)
         except DataError as error:
             found.add(str(error))
             continue
@@ -202,9 +210,10 @@ def read_files(
     check_folders(place, (label for each in labels for label in each))
     where = [str(path) for path in files]
     notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(kinds)}"]
+    notes += [f"not read: the columns {', '.join(left)}"] if left else []
     root = place if place.is_dir() else place.parent
     made = Rows(root, tuple(files), "clouds", called, ("class",) * labelled, labels, {}, {}, {}, where, tuple(notes))
-    return made, columns, sizes
+    return made, columns, sizes, present
 
 
 def centred(rows: Rows, columns: Sequence[Column], sizes: Array, position: Sequence[str]) -> Clouds:

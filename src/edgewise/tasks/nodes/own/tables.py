@@ -186,6 +186,9 @@ def _misfits(
     needed = needed | {end for one in links for end in one.ends}
     if wrong := how.ignore & needed:
         problems.append(f"{nodes.parent}: the columns {', '.join(sorted(wrong))} are needed: they cannot be ignored")
+    split = next((name for name in file.names if name.lower() == "split"), "")
+    if split and not how.labelled and how.known is None and split not in how.ignore:
+        problems.append(f"{nodes}: nothing reads its column {split}, which parts nodes: give --task.ignore {split}")
     known = how.known or ()
     return problems + (strangers(nodes.parent, how.ignore, present, len(links), *known) if how.labelled else [])
 
