@@ -123,3 +123,15 @@ def test_a_run_keeps_its_parts_and_tokens(tmp_path, capsys) -> None:
     (tmp_path / "new.txt").write_text("Wort 3 größer\nWort 99\n", encoding="utf-8")
     assert deployment.predict_file(deployment.load(run), tmp_path / "new.txt", tmp_path / "out.csv") == 2
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("input,source,translation,score")
+
+
+def test_characters_that_no_pair_that_trains_has_are_left_out(tmp_path) -> None:
+    rows = [("a cat", "un chat", "train"), ("a ñ", "un ö", "valid"), ("a dog", "ü", "test")]
+    file = tmp_path / "pairs.csv"
+    file.write_text("source,target,split\n" + "".join(",".join(row) + "\n" for row in rows), encoding="utf-8")
+    task = parallel_text(file=str(file), level="character")
+    ((source, target),) = task.pairs("valid")
+    assert task.tokenizer.decode(source.tolist()) == "a " and task.tokenizer.decode(target.tolist()) == "un "
+    ((_, target),) = task.pairs("test")
+    assert task.tokenizer.decode(target.tolist()) == ""
+    assert task.texts["test"][1] == ["ü"]  # what is written is compared with the whole

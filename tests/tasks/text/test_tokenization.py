@@ -68,6 +68,7 @@ def test_bytes_cut_short_are_still_a_text():
 def test_an_unknown_character_is_named():
     with pytest.raises(DataError, match="'x' at position 1 is none of the 3 characters"):
         CharacterTokenizer("abc").encode(["ax"])
+    assert CharacterTokenizer("abc").known("axb") == "ab" and ByteTokenizer().known("axb") == "axb"
 
 
 @pytest.mark.parametrize(("level", "size", "message"), [("word", 300, "unknown level"), ("bpe", 258, "at least 259")])

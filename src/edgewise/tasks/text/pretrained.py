@@ -51,6 +51,9 @@ class PretrainedTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         return [text.ids for text in self._made.encode_batch(list(texts), add_special_tokens=False)]
 
+    def known(self, text: str) -> str:
+        return text
+
     def decode(self, tokens: Sequence[int]) -> str:
         return str(self._made.decode(list(tokens), skip_special_tokens=True))
 

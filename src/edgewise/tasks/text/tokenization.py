@@ -32,6 +32,9 @@ class Tokenizer(Protocol):
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The tokens of each text, without BEGIN and END."""
 
+    def known(self, text: str) -> str:
+        """What of a text `encode` takes."""
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens; BEGIN, END and MASK say nothing."""
 
@@ -48,6 +51,9 @@ class OwnTokenizer:
     """The special tokens of tokenizers that are made here: all others are from SPECIAL on."""
 
     begin, end, mask, special = BEGIN, END, MASK, NO_TEXT
+
+    def known(self, text: str) -> str:
+        return text
 
 
 class ByteTokenizer(OwnTokenizer):
@@ -97,6 +103,9 @@ class CharacterTokenizer(OwnTokenizer):
                     known = f"the {len(self.characters)} characters that were learned"
                     raise DataError(f"character {character!r} at position {position} is none of {known}")
         return [[self._numbers[character] for character in text] for text in texts]
+
+    def known(self, text: str) -> str:
+        return "".join(character for character in text if character in self._numbers)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return "".join(self.characters[token - SPECIAL] for token in tokens if token >= SPECIAL)

@@ -130,9 +130,9 @@ class Translation(Classification):
         self.signature = TokenPairs(tokenizer.size, tokenizer.size, length=length)
 
     def pairs(self, split: Split) -> list[Pair]:
-        """The sentences of a split as tokens, read at the first call."""
+        """The sentences of a split as tokens, read at the first call; characters that no token is for are left out."""
         if split not in self._pairs:
-            sides = (self.tokenizer.encode(side) for side in self.texts[split])
+            sides = (self.tokenizer.encode([*map(self.tokenizer.known, side)]) for side in self.texts[split])
             pairs = [(self._source(x), self._framed(y)) for x, y in zip(*sides, strict=True)]
             self._pairs[split] = pairs
         return self._pairs[split]
@@ -183,7 +183,8 @@ class Translation(Classification):
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
         """The BLEU of what the model writes for a split, and its length."""
-        written = self.translate(model, self.texts[split][0], pattern, device)
+        sources = [*map(self.tokenizer.known, self.texts[split][0])]
+        written = self.translate(model, sources, pattern, device)
         return compared([text for text, _ in written], self.texts[split][1], self.manner.lowercase)
 
     def translate(
@@ -208,7 +209,8 @@ class Translation(Classification):
     def translations(self, model: nn.Module, pattern: Pattern) -> TextTable:
         """The first validation sentences, what the model writes for them, and their references."""
         sources, references = (side[:SHOWN] for side in self.texts["valid"])
-        written = [text for text, _ in self.translate(model, sources, pattern, "cpu")]
+        known = [*map(self.tokenizer.known, sources)]
+        written = [text for text, _ in self.translate(model, known, pattern, "cpu")]
         return TextTable(["source", "written", "reference"], [*zip(sources, written, references, strict=True)])
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
