@@ -1,5 +1,6 @@
 """Files: read within bounds, written whole, and where what one process has prepared is cached for later ones."""
 
+import codecs
 import errno
 import gzip
 import json
@@ -17,6 +18,7 @@ from edgewise.errors import DataError, EdgewiseError
 
 MAX_JSON = 1 << 23  # bytes of a JSON file; "[]," takes 25 times as much in memory
 MAX_HEADER = 1 << 22
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # how such a text begins
 SHOWN = 200  # characters of a parser's own words in a message
 
 
@@ -139,11 +141,16 @@ def gunzip(path: Path, content: bytes, max_bytes: int) -> bytes:
 
 
 def decode(path: Path, content: bytes) -> str:
-    """UTF-8 text without its byte order mark, or a DataError that names the file and the first wrong byte."""
+    """UTF-8 text, or UTF-16 with a byte order mark, without the mark; a DataError names the file and the first wrong
+    byte, and of UTF-8 its line."""
+    if content.startswith(UTF16):
+        with reading(path, "UTF-16 text, as its byte order mark says"):
+            return content.decode("utf-16")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = f"not UTF-8 text: byte {error.start} is {content[error.start]:#04x}"
+        line = 1 + content.count(b"\n", 0, error.start)
+        what = f"not UTF-8 text: byte {error.start} is {content[error.start]:#04x}, on line {line}"
         raise DataError(f"{path}: {what}; save it as UTF-8") from error
 
 

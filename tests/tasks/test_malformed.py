@@ -310,11 +310,12 @@ TEXTS: dict[str, tuple[bytes, str]] = {
     "a byte order mark only": (b"\xef\xbb\xbf", "too short"),
     "one character": (b"a", "too short"),
     "too short": (b"abcd" * 10, "too short: 36 characters for training and 4 for validation; both must be more than"),
-    "latin-1": ("zwölf ".encode("latin-1") * 100, "not UTF-8 text: byte 2 is 0xf6"),
-    "UTF-16": ("words ".encode("utf-16") * 100, "a binary file: byte 3 is zero"),
+    "latin-1": ("one\nzwölf ".encode("latin-1") * 100, "not UTF-8 text: byte 6 is 0xf6, on line 2"),
+    "UTF-16 without a mark": ("words ".encode("utf-16-le") * 100, "a binary file: byte 1 is zero"),
+    "UTF-16 that is cut": ("words ".encode("utf-16") * 100 + b"a", "not UTF-16 text, as its byte order mark says"),
     "binary": (bytes(range(256)) * 10, "a binary file: byte 0 is zero"),
     "cut in a character": ("ö".encode()[:1] * 999, "not UTF-8 text: byte 0 is 0xc3"),
-    "surrogates": (b"abc" * 99 + b"\xed\xa0\x80", "not UTF-8 text: byte 297 is 0xed"),
+    "surrogates": (b"abc" * 99 + b"\xed\xa0\x80", "not UTF-8 text: byte 297 is 0xed, on line 1"),
 }
 
 

@@ -168,6 +168,8 @@ def test_any_file_is_read_as_it_is(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + "line\r\nzwölf\n".encode() * 10)
     assert read_text(file) == "line\r\nzwölf\n" * 10
     task = text(file=str(file), context=4)
+    file.write_bytes(("line\r\nzwölf\n" * 10).encode("utf-16"))
+    assert read_text(file) == "line\r\nzwölf\n" * 10
     assert task.name == "own.txt"
     assert "\ufeff" not in task.vocabulary
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import decode, read_bytes, read_json, reading, write_file
+from edgewise.files import UTF16, decode, read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
 from edgewise.models.capabilities import LanguageModel, language_model
 from edgewise.models.signature import Tokens
@@ -329,14 +329,14 @@ def _numbered(text: str, vocabulary: str) -> Tensor:
 
 
 def read_text(path: Path) -> str:
-    """A UTF-8 text file, exactly as it is (but for a byte order mark).
+    """A UTF-8 text file, or UTF-16 with a byte order mark, exactly as it is (but for the mark).
 
-    Errors      a file that is missing, a directory, empty, not UTF-8, or binary is a `DataError` that names it.
+    Errors      a file that is missing, a directory, empty, neither, or binary is a `DataError` that names it.
     """
     content = read_bytes(path, MAX_BYTES)
     if not content:
         raise DataError(f"{path}: the file is empty")
-    if b"\0" in content:
+    if b"\0" in content and not content.startswith(UTF16):
         raise DataError(f"{path}: a binary file: byte {content.index(0)} is zero; expected UTF-8 text")
     return decode(path, content)
 
@@ -355,7 +355,7 @@ def text(
         source: "topics" is the language reference that every Python carries (pydoc_data.topics, about 0.5 MB of real
             English, under Python's licence; its wording varies with Python's version); "shakespeare" is
             tinyshakespeare/input.txt, 1.1 MB.
-        file: A UTF-8 text file to read instead of `source`.
+        file: A text file in UTF-8, or in UTF-16 with a byte order mark, to read instead of `source`.
         context: How many characters a model reads at once.
         unit: "character", numbered among those of the text; or "byte" of its UTF-8 form, so that all texts share a
             vocabulary, and a model of one can start from the weights of a model of another.
