@@ -12,6 +12,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import compact_edges
 from edgewise.kernels.operator.attention import ADDITIVE, Attention, AttentionGradient, composed
 from edgewise.kernels.operator.layout import empty_like, expect, rows_contiguous, wide
+from edgewise.kernels.operator.masked_rows import are_low, times_counted
 from edgewise.kernels.operator.operator import DTYPES, Operator
 from edgewise.kernels.operator.products import ExtremeGradient, ExtremeShare, Product, ProductGradient, Products
 from edgewise.native import library, threads
@@ -146,14 +147,18 @@ def _attend(own: EdgesAttention) -> tuple[Tensor, Tensor, Tensor]:
 
 def _attend_gradient(own: EdgesAttentionGradient) -> tuple[Tensor, ...]:
     dq, dk, dv, da, dbias = results = own.empty()
-    call, dy = _attention(own), rows_contiguous(own.dy)
+    call, dy, rest = _attention(own), rows_contiguous(own.dy), own.rest
     offsets, index, edge, places = own.reverse
+    if own.bias is not None and are_low(own.lse).any():
+        times = times_counted(own.lse, own.bias, own.structure[0][:-1], own.structure[0].diff())
+        dy = dy / times.unsqueeze(-1).to(dy.dtype)
+        rest = rest * torch.cat([times.repeat_interleave(own.v.shape[3], 2), times], 2) if rest.numel() else rest
     call.transpose, call.transposed = adjacency(offsets, index, edge), places.data_ptr()
     call.dy, call.y, call.dv, call.lse = matrix(dy), matrix(own.y), matrix(dv), own.lse.data_ptr()
     if own.q is not None:
         call.dq, call.dk = matrix(dq), matrix(dv if own.k is None else dk)
-    if own.rest.numel():
-        call.positive = own.rest.data_ptr()
+    if rest.numel():
+        call.positive = rest.data_ptr()
     if own.a is not None:
         call.da = da.data_ptr()
     if dbias.numel():

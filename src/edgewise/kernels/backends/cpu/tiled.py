@@ -12,7 +12,7 @@ Reference   Dao et al., FlashAttention, 2022
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -39,6 +39,7 @@ from edgewise.kernels.operator.layout import (
     unflat,
     wide,
 )  # fmt: skip
+from edgewise.kernels.operator.masked_rows import are_low, times_counted, within_reach
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
@@ -51,7 +52,6 @@ BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that 
 END = 13  # bytes for each number of a node; fitted
 CALL = 4  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
-
 
 LEAST, EMPTY = 8, 16  # edges of a receiver for which, and pairs for each edge up to which bits are made; assumed
 BITS = 32  # receivers of a word
@@ -346,10 +346,17 @@ def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
     call.y, call.lse = matrix(y), lse.data_ptr()
     call.set_finite(finite.data_ptr())
     library.attend_tiles(DTYPES[v.dtype], call)
-    return results
+    vanished = own.bias is not None and (are_low(lse) | lse.isinf()).any()
+    bias = within_reach(own.bias) if own.bias is not None and vanished else own.bias
+    return results if bias is own.bias else _attend(replace(own, bias=bias))
 
 
 def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    if own.bias is not None and own.places is not None and are_low(own.lse).any():
+        of_rows = (own.places + own.starts)[:, 0], (own.stops - own.starts).sum(1)
+        times = times_counted(own.lse.transpose(1, 2), own.bias.transpose(1, 2), *of_rows).to(own.dy.dtype)
+        times = times if own.order is None else torch.empty_like(times).index_copy(1, own.order, times)
+        own = replace(own, bias=within_reach(own.bias), dy=own.dy / times.unsqueeze(-1))
     dq, dk, dv, dbias = results = own.empty()
     dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
     call = _tiling(own, q, k, v)

@@ -64,20 +64,23 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     )
     bias_e = score.edge_bias(graph)  # [*, E, H]
     bias_e = call.v.new_zeros(graph.num_edges, call.heads) if bias_e is None else bias_e
-    # Parallel edges count together: B_ij = log Σ_e exp(b_e), and −∞ where there is no edge.
-    shift = bias_e.detach().amax().clamp(min=torch.finfo(bias_e.dtype).min) if bias_e.numel() else zero
-    weight_e = (bias_e - shift).exp()
-    weight_ij = _scatter(graph, weight_e.expand(*weight_e.shape[:-1], call.heads))  # [*, I, J, H]
+    bias_e = bias_e.expand(*bias_e.shape[:-1], call.heads)
+    # Parallel edges count together: exp(b_ij) = Σ_e exp(b_e), as a factor beside the largest of them.
+    pair = graph.receivers * graph.num_senders + graph.senders
+    top_ij = _largest(graph, bias_e.detach())
+    if isinstance(score, Kernel):  # what is common to a receiver's weights cancels
+        top_ij = top_ij.amax(-2, keepdim=True).expand_as(top_ij) if graph.num_senders else top_ij
+    top_ij = top_ij.clamp(min=torch.finfo(top_ij.dtype).min)
+    weight_e = (bias_e - top_ij.flatten(-3, -2).index_select(-2, pair)).exp()
+    weight_ij = _scatter(graph, weight_e)  # [*, I, J, H]
     if isinstance(score, Kernel):
         w_ij = torch.where(weight_ij > 0, s_ij * weight_ij, 0)
     else:
-        edge = weight_ij > 0
-        z_ij = torch.where(edge, s_ij + torch.where(edge, weight_ij, 1).log(), float("-inf"))
+        z_ij = torch.where(weight_ij > 0, s_ij + top_ij, float("-inf"))
         top = z_ij.detach().amax(-2, keepdim=True) if graph.num_senders else zero
-        w_ij = (z_ij - top.clamp(min=torch.finfo(z_ij.dtype).min)).exp()
+        w_ij = (z_ij - top.clamp(min=torch.finfo(z_ij.dtype).min)).exp() * weight_ij
     total = w_ij.sum(-2, keepdim=True)
     p_ij = w_ij / torch.where(total == 0, 1, total)
-    pair = graph.receivers * graph.num_senders + graph.senders
     together = weight_ij.flatten(-3, -2).index_select(-2, pair)
     share = weight_e / torch.where(together == 0, 1, together)  # of a pair that is masked by −∞: none
     p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
@@ -107,6 +110,14 @@ def _scatter(graph: Graph, values: Tensor) -> Tensor:
     flat = values.new_zeros(*values.shape[:-2], graph.num_receivers * graph.num_senders, values.shape[-1])
     shape = (*values.shape[:-2], graph.num_receivers, graph.num_senders, values.shape[-1])
     return flat.index_add(-2, pair, values).reshape(shape)
+
+
+def _largest(graph: Graph, values: Tensor) -> Tensor:
+    """The largest of [*, E, H] for each pair, [*, I, J, H]; −∞ without an edge."""
+    shape = (*values.shape[:-2], graph.num_receivers, graph.num_senders, values.shape[-1])
+    flat = values.new_full(shape, float("-inf")).flatten(-3, -2)
+    pair = graph.receivers * graph.num_senders + graph.senders
+    return flat.scatter_reduce(-2, pair.unsqueeze(-1).expand_as(values), values, "amax").reshape(shape)
 
 
 def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
