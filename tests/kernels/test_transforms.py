@@ -5,9 +5,11 @@ import torch
 from torch.autograd import forward_ad
 
 from edgewise import (
+    Additive,
     BackendRefusal,
     Dot,
     EdgeVectors,
+    GatedAdditive,
     Gaussian,
     Graph,
     Kernel,
@@ -243,3 +245,28 @@ def test_several_gradients_at_once_are_those_of_one_after_the_other(kind):
     x = torch.randn(12, 8)
     whole, one_by_one = (torch.autograd.functional.jacobian(call, x, vectorize=batched) for batched in (True, False))
     torch.testing.assert_close(whole, one_by_one)
+
+
+@pytest.mark.parametrize(
+    "score", [Dot(), Additive(), GatedAdditive(torch.ones(H, 1))], ids=["dot", "additive", "gated"]
+)
+@pytest.mark.parametrize("kind", ["tensors", "maps", "one map"])
+def test_gradients_of_vectors_of_edges_come_several_at_once(kind, score):
+    graph = GRAPHS["edges"]()
+    q, k, x, W, b = (torch.randn(*shape, requires_grad=True) for shape in ((N, H, 1), (N, H, 1), (40, 3), (H, 3), (H,)))
+    v, keys, values = (torch.randn(*shape, requires_grad=True) for shape in ((N, H, 1), (40, H, 1), (40, H, 1)))
+    vectors = {
+        "tensors": EdgeVectors(keys, values),
+        "maps": EdgeVectors(EdgeInput((W, b), x), EdgeInput((W, None), x)),
+        "one map": EdgeVectors(values=EdgeInput((W, b), x)),
+    }[kind]
+    y = attend(graph, q, k, v, score + vectors, backend="native")
+    leaves = [q, k, v, *([keys, values] if kind == "tensors" else [x, W, b])]
+    dy = torch.randn(3, *y.shape)
+
+    def gradients(dy, **several):
+        return torch.autograd.grad(y, leaves, dy, retain_graph=True, **several)
+
+    expected = [torch.stack(each) for each in zip(*map(gradients, dy), strict=True)]
+    torch.testing.assert_close(gradients(dy, is_grads_batched=True), tuple(expected))
+    torch.testing.assert_close(torch.func.vmap(gradients)(dy), tuple(expected))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
 
 T = TypeVar("T")
 
@@ -22,8 +23,9 @@ def by_operations(*tensors: Tensor | None) -> bool:
 
 
 def is_batched(x: Tensor) -> bool:
-    """Whether a tensor is several at once, as `torch.autograd.grad(is_grads_batched=True)` hands them over."""
-    return torch._C._functorch.is_legacy_batchedtensor(x)
+    """Whether a tensor is several at once, as `torch.autograd.grad(is_grads_batched=True)` and `torch.func.vmap` of a
+    backward pass hand them over."""
+    return is_legacy_batchedtensor(x) or is_batchedtensor(x)
 
 
 def in_own_dtypes(backward: Callable[..., T]) -> Callable[..., T]:

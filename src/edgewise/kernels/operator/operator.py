@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import ShapeError
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes, is_batched
 
 LIBRARY = torch.library.Library("edgewise", "DEF")
 
@@ -190,14 +190,34 @@ class Operator(Generic[A, R]):
         inputs, results = self.in_order(values), saved[start:]
         leaves = [inputs[n] for n in self.places]
         if self.composed is not None and by_operations(dy, *leaves):
-            arguments, composed, names = self.arguments(*inputs), self.composed, self.arguments.differentiable
-            return gradients(lambda *x: composed(replace(arguments, **dict(zip(names, x, strict=True)))), leaves, [dy])
+            return _composed_gradients(self.arguments(*inputs), self.composed, dy)
         if isinstance(self.gradient, Operator):
             of_leaves = self.gradient(self.gradient.arguments(*inputs, *results, dy, needed))
         else:
             assert self.gradient is not None
             of_leaves = self.gradient(self.arguments(*inputs), results, dy, needed)
         return [_fitted(dx, x) if need else None for dx, x, need in zip(of_leaves, leaves, needed, strict=True)]
+
+
+def unless_batched(by_kernels: Gradient, composed: Callable[..., Tensor]) -> Gradient:
+    """A gradient by operators that have one themselves; of several at once, whose memory no kernel can read, that of
+    composed(arguments), the first result by differentiable operations."""
+
+    def gradient(own: Any, results: Sequence[Tensor], dy: Tensor, needed: Sequence[bool]) -> Gradients:
+        if not is_batched(dy):
+            return by_kernels(own, results, dy, needed)
+        return _composed_gradients(own, composed, dy)
+
+    return gradient
+
+
+def _composed_gradients(own: Arguments, composed: Callable[..., Tensor], dy: Tensor) -> Gradients:
+    leaves = [getattr(own, name) for name in own.differentiable]
+
+    def function(*fresh: Tensor) -> Tensor:
+        return composed(replace(own, **dict(zip(own.differentiable, fresh, strict=True))))
+
+    return gradients(function, leaves, [dy])
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:

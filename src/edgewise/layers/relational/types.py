@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -230,8 +230,6 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(x, W)
         ctx.counts = counts
-        if is_batched(x) or is_batched(W):  # several gradients at once
-            return torch.cat([_times(x_t, W_t) for x_t, W_t in zip(x.split(counts), W.unbind(), strict=True)])
         y = x.new_empty(*x.shape[:-1], W.shape[-2])
         for kind, rows in _segments(counts):
             if W.ndim == 3:
@@ -255,8 +253,6 @@ class _Outer(torch.autograd.Function):
     def forward(ctx: Any, a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
         ctx.save_for_backward(a, b)
         ctx.counts = counts
-        if is_batched(a) or is_batched(b):
-            return torch.stack([_over_rows(*parts) for parts in zip(a.split(counts), b.split(counts), strict=True)])
         M = a.new_zeros(len(counts), *a.shape[1:-1], a.shape[-1], b.shape[-1])
         for kind, rows in _segments(counts):
             if a.ndim == 2:
@@ -273,5 +269,15 @@ class _Outer(torch.autograd.Function):
         return da, db, None
 
 
-_product: Callable[[Tensor, Tensor, tuple[int, ...]], Tensor] = _Product.apply
-_outer: Callable[[Tensor, Tensor, tuple[int, ...]], Tensor] = _Outer.apply
+def _product(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
+    if is_batched(x) or is_batched(W):  # several gradients at once
+        return torch.cat([_times(x_t, W_t) for x_t, W_t in zip(x.split(counts), W.unbind(), strict=True)])
+    y: Tensor = _Product.apply(x, W, counts)  # type: ignore[no-untyped-call]
+    return y
+
+
+def _outer(a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
+    if is_batched(a) or is_batched(b):
+        return torch.stack([_over_rows(*parts) for parts in zip(a.split(counts), b.split(counts), strict=True)])
+    M: Tensor = _Outer.apply(a, b, counts)  # type: ignore[no-untyped-call]
+    return M

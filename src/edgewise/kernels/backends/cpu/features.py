@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import PRODUCTS, adjacency
 from edgewise.kernels.operator.layout import (
     check_offsets,
@@ -23,7 +24,7 @@ from edgewise.kernels.operator.layout import (
     expect,
     rows_contiguous,
 )
-from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator, unless_batched
 from edgewise.kernels.operator.products import SUM, Product
 from edgewise.native import library, threads
 
@@ -198,9 +199,36 @@ def _spread_gradients(own: Spread, _: Any, dx: Tensor, needed: Sequence[bool]) -
     return dw, sums(Sums(own.w, dx, own.offsets)) if needed[1] else None
 
 
-dots: Operator[Dots, Tensor] = Operator("edge_dots", Dots, _dots, _dots_gradients, on_cpu=True)
-sums: Operator[Sums, Tensor] = Operator("edge_sums", Sums, _sums, _sums_gradients, on_cpu=True)
-spread: Operator[Spread, Tensor] = Operator("edge_spread", Spread, _spread, _spread_gradients, on_cpu=True)
+# And by differentiable operations
+
+
+def _composed_dots(own: Dots) -> Tensor:
+    return (_on_edges(own.u, own.offsets, own.x.shape[1]) * own.x).sum(-1)
+
+
+def _composed_sums(own: Sums) -> Tensor:
+    m, count = own.w.unsqueeze(-1) * own.x, own.offsets.shape[0] - 1
+    return m.new_zeros(len(m), count, *m.shape[2:]).index_add(1, receivers_of(own.offsets, m.shape[1]), m)
+
+
+def _composed_spread(own: Spread) -> Tensor:
+    m = own.w.unsqueeze(-1) * _on_edges(own.u, own.offsets, own.w.shape[1])
+    return m if own.vectors == m.shape[2] else m.sum(2, keepdim=True)
+
+
+def _on_edges(u: Tensor, offsets: Tensor, edges: int) -> Tensor:
+    return u.index_select(1, receivers_of(offsets, edges))
+
+
+dots: Operator[Dots, Tensor] = Operator(
+    "edge_dots", Dots, _dots, unless_batched(_dots_gradients, _composed_dots), on_cpu=True
+)
+sums: Operator[Sums, Tensor] = Operator(
+    "edge_sums", Sums, _sums, unless_batched(_sums_gradients, _composed_sums), on_cpu=True
+)
+spread: Operator[Spread, Tensor] = Operator(
+    "edge_spread", Spread, _spread, unless_batched(_spread_gradients, _composed_spread), on_cpu=True
+)
 
 
 @dataclass(slots=True)
@@ -241,13 +269,15 @@ def _pairs(own: Pairs) -> Tensor:
     return out
 
 
-pairs = Operator(
-    "edge_pairs",
-    Pairs,
-    _pairs,
-    lambda own, _, ds, needed: (
-        PRODUCTS.product(Product(rows_contiguous(own.k), ds, own.structure, own.reverse, SUM)) if needed[0] else None,
-        PRODUCTS.product(Product(own.q.contiguous(), ds, own.reverse, own.structure, SUM)) if needed[1] else None,
-    ),
-    on_cpu=True,
-)
+def _pairs_gradients(own: Pairs, _: Any, ds: Tensor, needed: Sequence[bool]) -> Gradients:
+    q, k, of = own.q, own.k, PRODUCTS.product
+    dq = of(Product(rows_contiguous(k), ds, own.structure, own.reverse, SUM)) if needed[0] else None
+    return dq, of(Product(q.contiguous(), ds, own.reverse, own.structure, SUM)) if needed[1] else None
+
+
+def _composed_pairs(own: Pairs) -> Tensor:
+    offsets, index = own.structure[:2]
+    return (_on_edges(own.q, offsets, index.shape[0]) * own.k.index_select(1, index)).sum(-1)
+
+
+pairs = Operator("edge_pairs", Pairs, _pairs, unless_batched(_pairs_gradients, _composed_pairs), on_cpu=True)

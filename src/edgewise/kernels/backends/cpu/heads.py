@@ -19,7 +19,7 @@ from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, p
 from edgewise.kernels.backends.cpu.features import wide_dtype
 from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.layout import check_rows, expect
-from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator, unless_batched
 from edgewise.native import library, threads
 
 
@@ -96,9 +96,19 @@ def _second_gradients(own: HeadsGradient, _: Any, d: Tensor, needed: Sequence[bo
     return dx, product(Heads(own.x, d)) if needed[1] else None
 
 
-product: Operator[Heads, Tensor] = Operator("by_heads", Heads, _product, _product_gradients, on_cpu=True)
+product: Operator[Heads, Tensor] = Operator(
+    "by_heads",
+    Heads,
+    _product,
+    unless_batched(_product_gradients, lambda own: torch.einsum("bnhc,hcr->bnhr", own.x, own.weight)),
+    on_cpu=True,
+)
 gradient: Operator[HeadsGradient, Tensor] = Operator(
-    "by_heads_gradient", HeadsGradient, _gradient, _second_gradients, on_cpu=True
+    "by_heads_gradient",
+    HeadsGradient,
+    _gradient,
+    unless_batched(_second_gradients, lambda own: torch.einsum("bnhc,bnhr->hcr", own.x, own.y)),
+    on_cpu=True,
 )
 
 

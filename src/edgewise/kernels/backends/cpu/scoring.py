@@ -16,7 +16,7 @@ from torch.nn import functional
 from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import PRODUCTS, adjacency
 from edgewise.kernels.backends.cpu.features import address, along, check_ends, start, wide_dtype
-from edgewise.kernels.operator.gradients import gradients
+from edgewise.kernels.operator.gradients import gradients, is_batched
 from edgewise.kernels.operator.layout import check_rows, check_structure, check_transpose, empty_like, expect
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.products import SUM, Product
@@ -85,6 +85,13 @@ def _softmax_second(own: SoftmaxGradient, _: Any, d: Tensor, __: Sequence[bool])
         return gradients(lambda p, dp: _softmax_gradient(p, dp, own.offsets), [own.p, own.dp], [d])
 
 
+def _softmax_first(own: Softmax, results: Sequence[Tensor], dp: Tensor, _: Any) -> Sequence[Tensor]:
+    (p,) = results
+    if is_batched(dp):
+        return [_softmax_gradient(p, dp, own.offsets)]
+    return [softmax_gradient(SoftmaxGradient(p, dp, own.offsets))]
+
+
 softmax_gradient = Operator(
     "edge_softmax_gradient",
     SoftmaxGradient,
@@ -96,7 +103,7 @@ softmax = Operator(
     "edge_softmax",
     Softmax,
     lambda own: _softmax(own.s, own.offsets, own.empty()),
-    lambda own, results, dp, _: [softmax_gradient(SoftmaxGradient(results[0], dp, own.offsets))],
+    _softmax_first,
     on_cpu=True,
 )
 
