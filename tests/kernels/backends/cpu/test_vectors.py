@@ -208,6 +208,9 @@ def test_a_graph_without_edges_leaves_no_memory_unwritten(score, vectors):
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(bool((t == 0).all()) for t in computed)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda: call("native"), fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(), computed[0])
 
 
 def featured(graph, dtype=torch.float64, heads=4, channels=8, values=8, inputs=5, batch=1, **more):
