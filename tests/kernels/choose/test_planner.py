@@ -9,6 +9,7 @@ from edgewise import (
     Additive,
     BackendRefusal,
     Dot,
+    EdgeNetwork,
     Graph,
     Kernel,
     ShapeError,
@@ -27,7 +28,7 @@ from edgewise import (
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import native
-from edgewise.kernels.call import Aggregate, Attend
+from edgewise.kernels.call import Aggregate, Attend, Collect
 from edgewise.kernels.choose import dispatch, planner
 from edgewise.kernels.choose.machines import Machine
 from edgewise.layers import EGNN, TFN, AttentionEGNN, MessageNetwork, RadialField, SchNet
@@ -100,6 +101,18 @@ def test_a_choice_is_made_once_per_graph_and_shape():
         for q in (x, x, wider, wider):
             attend(graph, q, q, q)
     assert asked.call_count == 2
+
+
+def test_choices_are_bounded(monkeypatch):
+    monkeypatch.setattr(dispatch, "REMEMBERED", 3)
+    graph, weight = causal(4), torch.ones(2, 2)
+    for n in range(5):
+        network = EdgeNetwork(((weight, None),), lambda z, n=n: z + n, senders=torch.zeros(4, 2))
+        assert torch.equal(collect(graph, network, "max"), torch.full((4, 2), 2.0 * n))
+    for nodes in range(4, 9):
+        attend(graph, *[torch.zeros(nodes, 4, 1, 2)] * 3)
+    for kind in (Collect, Attend):
+        assert len(dispatch._choices(graph, kind, False)) == 3
 
 
 @pytest.mark.parametrize("nodes", [4, 40, 400])

@@ -135,21 +135,25 @@ def _choice_compiled(call: Call) -> str:
 
 
 _NOTHING: dict[tuple[int, ...], str] = {}
+REMEMBERED = 256  # choices for a graph and verb, of which the oldest go first; assumed
 
 
 def _choice_once(call: Call, traced: bool) -> str:
     """The same, remembered by all shapes."""
     choices, signature = _choices(call.graph, type(call), traced), call.signature()
-    if signature not in choices:
-        choices[signature] = _choice(call)
-    return choices[signature]
+    choice = choices.get(signature)
+    if choice is None:
+        while len(choices) >= REMEMBERED:
+            choices.pop(next(iter(choices)), None)
+        choices[signature] = choice = _choice(call)
+    return choice
 
 
 @cached
 def _choices(graph: Graph, kind: type[Call], traced: bool) -> dict[tuple[object, ...], str]:
     """The backends chosen for calls of one verb by their signatures: shapes and kinds, on which alone a choice depends.
 
-    It fills up as calls are made.
+    It fills up as calls are made, to `REMEMBERED` of them: a function made anew for each call is new each time.
     """
     return {}
 
