@@ -194,3 +194,23 @@ def test_its_plan_names_the_candidates_and_says_why_others_refuse():
     other = plan(graph, case(graph, [64, 1], torch.tanh).message())
     assert other.choice == "segment"
     assert {one.backend: one.refusal for one in other.candidates}["native"].startswith("its networks have no tanh")
+
+
+W = torch.ones(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("maps", "more", "message"),
+    [
+        ((W,), {}, r"must be a pair \(weight \[outputs, 3\], bias \[outputs\] or None\) of tensors, not \[2, 3\]"),
+        (((W.numpy(), None),), {}, "holds a ndarray|holds an ndarray"),
+        (((None, None),), {}, "holds a NoneType"),
+        (((W, None),), {"gate": torch.ones(1, 2)}, "the gate of the network must be a pair"),
+        (((W, None),), {"edges": torch.ones(30, 3)}, r"edges of the network must be an EdgeInput\(map, values\)"),
+        (((W, None),), {"activation": "relu"}, "the activation must be a function such as torch.relu, not 'relu'"),
+    ],
+)
+def test_parts_of_another_kind_are_refused(maps, more, message):
+    network = EdgeNetwork(maps, **{"activation": torch.relu, "senders": torch.ones(5, 3), **more})
+    with pytest.raises(ShapeError, match=message):
+        collect(random_graph(6, 5, 30), network)

@@ -175,3 +175,19 @@ def test_a_message_equals_itself_alone():
 def test_a_filter_is_not_divided_by_nothing(normalised):
     with pytest.raises(ShapeError, match="normalised must be a finite number above 0"):
         collect(random_graph(4, 4, 5), Filter(draw(5, 3), draw(4, 3), normalised=normalised))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"senders": [1]}, r"h is a list, but must be \[\*, 5, 1, C\]"),
+        ({"coefficients": ()}, "has 0 coefficients for 1 paths"),
+        ({"coefficients": (torch.eye(2),)}, r"the coefficients of path \(0, 0\) are \[2, 2\], but must be \[1, 1\]"),
+        ({"coefficients": (torch.eye(1, device="meta"),)}, "is on meta|are on meta"),
+    ],
+)
+def test_parts_of_a_tensor_product_that_do_not_fit_are_refused(wrong, message):
+    paths, whole = (((0, 0), (0,)),), (torch.eye(1),)
+    right = TensorProduct(torch.ones(30, 4), torch.ones(5, 1, 4), torch.ones(30, 1), paths, whole)
+    with pytest.raises(ShapeError, match=message):
+        collect(random_graph(6, 5, 30), replace(right, **wrong))

@@ -117,7 +117,13 @@ def shifted_softplus(z: Tensor) -> Tensor:
 
 def check_map(name: str, weight_and_bias: Map, reads: int, makes: int | None = None) -> int:
     """Raise ShapeError unless a linear map reads so many channels, and makes so many where that is known: how many."""
+    right = f"a pair (weight [outputs, {reads}], bias [outputs] or None) of tensors"
+    if not isinstance(weight_and_bias, Sequence) or len(weight_and_bias) != 2:
+        raise ShapeError(f"{name} must be {right}, not {shown(weight_and_bias)}")
     weight, bias = weight_and_bias
+    for part in (weight, bias):
+        if not isinstance(part, Tensor) and (part is weight or part is not None):
+            raise ShapeError(f"{name} must be {right}, but holds {shown(part)}")
     if weight.ndim != 2 or makes not in (None, weight.shape[0]):
         makes_so_many = "outputs" if makes is None else makes
         raise ShapeError(f"{name} is {list(weight.shape)}, but must be [{makes_so_many}, {reads}]")
@@ -204,6 +210,10 @@ class Network(Message[Result]):
         for name, t, count in zip(("receivers", "senders", "scale"), (*ends, self.scale), rows, strict=True):
             if t is not None:
                 check_rows(f"{name} of the network", t, count)
+        if own is not None and not isinstance(own, EdgeInput):
+            raise ShapeError(f"edges of the network must be an EdgeInput(map, values), not {shown(own)}")
+        if not callable(self.activation):
+            raise ShapeError(f"the activation must be a function such as torch.relu, not {self.activation!r}")
         first = {t.shape[-1] for t in ends if t is not None} | (set() if own is None else set(own.map[0].shape[:1]))
         if len(first) != 1:
             raise ShapeError(f"what reaches the first activation must have one width, not {sorted(first) or 'none'}")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels.messages.network import EdgeNetwork, Message, Result, check_batches, check_rows
 
@@ -161,9 +162,9 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
         if reduce not in ("sum", None):
             raise ShapeError(f"messages of a tensor product are summed: reduce={reduce!r}")
         rows, h = (self.types + 1) ** 2, self.senders
-        if h.ndim < 3 or h.shape[-3:-1] != (graph.num_senders, rows):
+        if not isinstance(h, Tensor) or h.ndim < 3 or h.shape[-3:-1] != (graph.num_senders, rows):
             wanted = f"[*, {graph.num_senders}, {rows}, C]"
-            raise ShapeError(f"h is {list(h.shape)}, but must be {wanted} for types up to {self.types}")
+            raise ShapeError(f"h is {shown(h)}, but must be {wanted} for types up to {self.types}")
         check_rows("the harmonics of a tensor product", self.harmonics, graph.num_edges)
         most = max(J for (_, J), _ in self.paths)
         if self.harmonics.shape[-1] < (most + 1) ** 2:
@@ -171,6 +172,13 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
             raise ShapeError(
                 f"the harmonics of a tensor product {found}, but must have {(most + 1) ** 2} for J = {most}"
             )
+        if len(self.coefficients) != len(self.paths):
+            raise ShapeError(f"a tensor product has {len(self.coefficients)} coefficients for {len(self.paths)} paths")
+        for ((k, J), outs), C in zip(self.paths, self.coefficients, strict=True):
+            right = [sum(2 * out + 1 for out in outs), (2 * J + 1) * len(outs) * (2 * k + 1)]
+            if not isinstance(C, Tensor) or list(C.shape) != right:
+                raise ShapeError(f"the coefficients of path {(k, J)} are {shown(C)}, but must be {right}")
+            same_device(f"the coefficients of path {(k, J)}", C, graph.device)
         self.check_weight(graph, [sum(len(outs) for _, outs in self.paths) * h.shape[-1]])
 
     @property
