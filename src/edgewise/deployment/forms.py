@@ -166,7 +166,7 @@ def edges_within(points: Tensor, sizes: Tensor | None, radius: float, cell: Tens
         box = cell.double()[:, None]
         apart = apart - box * (apart / torch.where(box > 0, box, 1.0)).round()
     i = torch.arange(n, device=points.device)
-    near = (apart.square().sum(-1) <= radius * radius) & (i[:, None] != i)
+    near = (reduce(add, apart.square().unbind(-1)) <= radius * radius) & (i[:, None] != i)
     if sizes is not None:
         member = members_of(sizes, n)
         near = near & (member[:, None] == member)

@@ -190,6 +190,21 @@ def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
     assert found.sizes.tolist() == sizes
 
 
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("dimensions", [2, 3, 16])
+def test_ties_are_those_of_a_graph_alone_where_distances_round(dimensions, loops, monkeypatch) -> None:
+    """Tenths, whose distances differ in the last bit by how they are computed."""
+    monkeypatch.setattr(neighbors, "AT_ONCE", 50)  # the ties of four points at a time
+    for seed in range(20):
+        draw = torch.Generator().manual_seed(seed)
+        points = torch.randint(4 if dimensions < 4 else 2, (24, dimensions), generator=draw).double() / 10 + 0.1
+        found = k_nearest_in_members(points, torch.tensor([12, 12]), 3, loops)
+        assert found == Graph.batch([k_nearest(member, 3, loops=loops) for member in points.split(12)])
+        assert radius_graph_in_members(points, torch.tensor([12, 12]), 0.2) == Graph.batch(
+            [radius_graph(member, 0.2) for member in points.split(12)]
+        )
+
+
 @pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], [1100, 1100], []])
 @pytest.mark.parametrize("radius", [0.0, 1.0, 1.5])
 def test_each_member_has_a_radius_graph_of_its_own(sizes, radius) -> None:

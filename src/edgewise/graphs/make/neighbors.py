@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy
@@ -79,8 +81,13 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     n = x.shape[1]
     k = min(whole_number(k, "k"), max(0, n - (not loops)))
     distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
-    distance.diagonal(dim1=1, dim2=2).fill_(-1 if loops else math.inf)
-    nearest = distance.sort(stable=True).indices[..., :k].sort(-1).values
+    own = -1 if loops else math.inf
+    distance.diagonal(dim1=1, dim2=2).fill_(own)
+    ranked, order = distance.sort(stable=True)
+    nearest = order[..., :k]
+    if 0 < k < n:
+        _settle_ties(nearest, (ranked[..., k] <= ranked[..., k - 1] * (1 + ROUNDING)).nonzero(), x, own)
+    nearest = nearest.sort(-1).values
     senders = (nearest + n * torch.arange(len(x))[:, None, None]).flatten()
     return _batch(points, x, torch.arange(len(points) + 1) * nearest.shape[-1], senders)
 
@@ -146,6 +153,16 @@ def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
     if not len(sizes) or n > DENSE or bool((sizes != n).any()):
         return None
     return torch.from_numpy(_rows(points, "points")).unflatten(0, (len(sizes), n))
+
+
+def _settle_ties(nearest: Tensor, rows: Tensor, x: Tensor, own: float) -> None:
+    """Write the k nearest [G, n, k] of the rows (member, i) [R, 2] anew, by the distances that `k_nearest` compares."""
+    k, n, open_space = nearest.shape[-1], x.shape[1], numpy.full(x.shape[2], math.inf)
+    for part in rows.split(max(1, AT_ONCE // n)):
+        member, i = part.unbind(1)
+        distance = torch.from_numpy(_squared_distance(x[member, i, None].numpy(), x[member].numpy(), open_space))
+        distance[torch.arange(len(part)), i] = own
+        nearest[member, i] = distance.sort(stable=True).indices[:, :k]
 
 
 def _batch(points: Tensor, x: Tensor, offsets: Tensor, senders: Tensor) -> Graph:
@@ -214,11 +231,11 @@ def _tree(x: Floats, box: Floats) -> Any:
 
 
 def _squared_distance(x_i: Floats, x_j: Floats, box: Floats) -> Floats:
-    """|x_i - x_j|^2 to the nearest image."""
+    """|x_i - x_j|^2 to the nearest image, added axis by axis: in another order, equal distances would round apart."""
     x_ij = x_i - x_j
     periodic = numpy.isfinite(box)
     x_ij[..., periodic] -= box[periodic] * numpy.rint(x_ij[..., periodic] / box[periodic])
-    return numpy.asarray((x_ij**2).sum(-1))
+    return numpy.asarray(reduce(add, numpy.moveaxis(x_ij**2, -1, 0)))
 
 
 def _coordinates(points: Any, queries: Any, cell: Cell | None) -> tuple[Floats, Floats, Floats]:
