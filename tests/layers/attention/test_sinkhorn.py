@@ -172,10 +172,15 @@ def test_the_blocks_of_rows_are_where_the_rows_are():
 
 def test_each_member_of_a_batch_hears_what_it_hears_alone():
     layer, x = layer_of(), leaf(30, 8)
-    for pattern in (causal, complete):
-        together = layer(Graph.batch([pattern(2), pattern(11), pattern(17)]), x)
-        alone = torch.cat([layer(pattern(len(part)), part) for part in x.split([2, 11, 17])])
-        assert torch.allclose(together, alone, atol=1e-12)
+    for patterns in (
+        [causal] * 3,
+        [complete] * 3,
+        [complete, causal, complete],
+        [causal, partial(window, radius=8), causal],
+    ):
+        graphs = [pattern(n) for pattern, n in zip(patterns, (2, 11, 17), strict=True)]
+        alone = torch.cat([layer(graph, part) for graph, part in zip(graphs, x.split([2, 11, 17]), strict=True)])
+        assert torch.allclose(layer(Graph.batch(graphs), x), alone, atol=1e-12)
 
 
 def test_the_noise_is_gumbels(monkeypatch):

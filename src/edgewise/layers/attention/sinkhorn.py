@@ -7,9 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.errors import ConfigError, GraphError
-from edgewise.graphs import Graph, causal, is_causal, laid_out
+from edgewise.graphs import Graph, causal, laid_out
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
+from edgewise.graphs.make.content import causal_members
 from edgewise.graphs.rule import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
@@ -82,15 +83,17 @@ class Blocking:
     """A graph's nodes in blocks and their edges: all that follows from the graph alone.
 
     Symbols     nodes [G, A, b] = the nodes of each member's blocks, J where there is none; sizes [G, A]; allowed [G, A,
-                A] = the graph holds every pair of a receiver in block a and a sender in block b; past = the graph is
-                causal, and then no block is mixed into itself; graph = receivers [I] attend to their own mixed block,
-                of the G A b senders at the front, and to their senders in their own block, of the J senders behind
+                A] = the graph holds every pair of a receiver in block a and a sender in block b; past [G] = the member
+                is causal, and then no block is mixed into itself; kinds = the values of past; graph = receivers [I]
+                attend to their own mixed block, of the G A b senders at the front, and to their senders in their own
+                block, of the J senders behind
     """
 
     nodes: Tensor
     sizes: Tensor
     allowed: Tensor
-    past: bool
+    past: Tensor
+    kinds: tuple[bool, ...]
     graph: Graph
 
 
@@ -103,11 +106,12 @@ def blocking_of(graph: Graph, block: int) -> Blocking:
     first = torch.cat([whole.sizes.new_zeros(1), whole.sizes.cumsum(0)])
     member = torch.repeat_interleave(whole.sizes)
     number = member * sizes.shape[1] + (torch.arange(whole.num_senders, device=graph.device) - first[member]) // block
-    allowed, past = _full(whole, number, nodes[..., 0], sizes), is_causal(whole)
-    allowed = allowed.tril(-1) if past else allowed
+    allowed, past = _full(whole, number, nodes[..., 0], sizes), causal_members(whole)
+    allowed = torch.where(past[:, None, None], allowed.tril(-1), allowed)
     length = (allowed * sizes[:, None]).amax(-1) if sizes.numel() else sizes
     own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset
-    return Blocking(nodes, sizes, allowed, past, _with_mixed(graph, number, number[own], length.flatten(), block))
+    mixed = _with_mixed(graph, number, number[own], length.flatten(), block)
+    return Blocking(nodes, sizes, allowed, past, tuple(sorted(set(past.tolist()))), mixed)
 
 
 def _square(graph: Graph) -> Graph:
@@ -160,7 +164,7 @@ class SinkhornAttention(GroupedAttention[BlockSort]):
     Symbols     grouping = S (default: BlockSort(H, C)), size = b; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError as MultiHeadAttention, or for a size below 1; GraphError for rows of a graph not causal
-    Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; in a causal graph into
+    Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; in a causal member into
                 later blocks only, and S then depends on the past alone. What the last block of a member lacks counts as
                 zeros. One block: attention itself. Not permutation-equivariant: blocks know positions
     Cost        for A = N / b blocks O(N b C + A² b C) time and O(N C + A²) memory for each head, on a graph by ranges;
@@ -184,7 +188,9 @@ class SinkhornAttention(GroupedAttention[BlockSort]):
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         blocking = blocking_of(graph, self.size)
         k_b, v_b = (functional.pad(x, (0, 0, 0, 0, 0, 1))[..., blocking.nodes, :, :] for x in (k, v))
-        S = self.grouping(v_b, blocking.sizes, blocking.allowed, blocking.past)  # [*, G, H, A, A]
+        # Each [*, G, H, A, A], of which a member takes that of its own kind.
+        by_kind = [self.grouping(v_b, blocking.sizes, blocking.allowed, past) for past in blocking.kinds]
+        S = by_kind[0] if len(by_kind) == 1 else torch.where(blocking.past[:, None, None, None], by_kind[1], by_kind[0])
         mixed = (torch.einsum("...hab,...bthc->...athc", S, x).flatten(-5, -3) for x in (k_b, v_b))
         k, v = (torch.cat(pair, -3) for pair in zip(mixed, (k, v), strict=True))
         return attend(blocking.graph, q, k, v, self.score(graph, q, k))
