@@ -65,6 +65,14 @@ def test_weights_of_relations_are_the_equation(bases: int) -> None:
     torch.testing.assert_close(layer(graph, x, e), right, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-9, 30.0, 1e4, 1e6])
+def test_weights_in_half_precision_may_add_up_beyond_its_range(scale: float) -> None:
+    graph = Graph.from_edge_index(torch.randint(9, (2, 400)), 9)
+    layer, x, e = RGCN(3, 4, relations=2).half(), torch.randn(9, 3).half(), scale * torch.rand(400, 2)
+    found = layer(graph, x, e)
+    torch.testing.assert_close(found.float(), layer.float()(graph, x.float(), e), atol=1e-2, rtol=1e-2)
+
+
 @pytest.mark.parametrize("bases", [0, 2])
 def test_two_kinds_of_nodes_sparse_features_and_nothing(bases: int) -> None:
     layer, _ = pair(bases)

@@ -85,10 +85,11 @@ class RGCN(nn.Module):
         if _are_known(e) and self.mix is not None:
             c = shares(e, graph.receivers, self.relations, self.mix.dtype)
             return (self.mix.index_select(0, e) * c[:, None]).to(dtype)
-        e = e.to(dtype) if e.is_floating_point() else functional.one_hot(e, self.relations).to(dtype)
+        wide = torch.promote_types(dtype, torch.float32)  # c_ir may be beyond half's range
+        e = e.to(wide) if e.is_floating_point() else functional.one_hot(e, self.relations).to(wide)
         with unscaled():
             c = collect(graph, e).index_select(-2, graph.receivers)
-        share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c))
+        share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c)).to(dtype)
         return share if self.mix is None else share @ self.mix.to(dtype)
 
     def _fewer(self, graph: Graph, x_j: Nodes, sending: Pairs) -> bool:
