@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from edgewise.configuration import Choice
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.folder import from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.hub.pretrained import Pretrained
-from models.hub.peers import PEERS, gpt2, inputs_of, spread, t5, transformers, vit
+from models.hub.peers import PEERS, bert, decoder, gpt2, inputs_of, spread, t5, transformers, vit
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -66,6 +67,35 @@ def test_what_was_read_is_written_for_transformers_with_the_same_logits(kind, tm
     ours = from_hugging_face(tmp_path / "out")
     for name, value in model.state_dict().items():
         assert torch.allclose(value, ours.state_dict()[name], rtol=1e-6, atol=0), name
+
+
+@pytest.mark.parametrize(
+    ("peer", "options", "rates"),
+    [
+        (bert, {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}, (0.3, 0.2)),
+        (bert, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}, (0.0, None)),
+        (vit, {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.2}, (0.3, 0.2)),
+        (gpt2, {"embd_pdrop": 0.3, "resid_pdrop": 0.3, "attn_pdrop": 0.2}, (0.3, 0.2)),
+        (gpt2, {}, (0.1, None)),  # the layout's own rates
+        (partial(decoder, "Llama"), {"attention_dropout": 0.25}, (0.0, 0.25)),
+        (partial(decoder, "Llama"), {}, (0.0, None)),
+        (t5, {}, (0.2, 0.2)),
+    ],
+)
+def test_what_is_trained_drops_out_at_the_rates_of_the_folder(peer, options, rates, tmp_path):
+    peer(**options).save_pretrained(tmp_path / "in")
+    if peer is t5:
+        path = tmp_path / "in" / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"dropout_rate": 0.2}))
+    model = from_hugging_face(tmp_path / "in")
+    assert (model.settings.dropout, model.settings.attention_dropout) == rates
+    stages, weights = rates[0], rates[0] if rates[1] is None else rates[1]
+    dropped = {name: module.dropout for name, module in model.named_modules() if hasattr(module, "dropout")}
+    assert set(dropped.values()) == {stages, weights}
+    assert all(rate == weights for name, rate in dropped.items() if name.endswith((".attention", ".cross")))
+    to_hugging_face(model, tmp_path / "out")
+    written = from_hugging_face(tmp_path / "out").settings
+    assert (written.dropout, written.attention_dropout) == rates
 
 
 def test_several_files_and_a_bare_model_are_read(tmp_path):

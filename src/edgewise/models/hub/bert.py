@@ -14,7 +14,9 @@ def model_from(config: layout.Config, unused: int = 0) -> BERT:
     layout.refuse(config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     layout.refuse(config, tie_word_embeddings=True)
     texts = any(name.endswith("ForSequenceClassification") for name in config.get("architectures") or ())
-    settings = BERTSettings(**layout.settings_from(config, layout.OPTIONS), readout="first" if texts else "none")
+    rates = layout.rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.1)
+    options = layout.settings_from(config, layout.OPTIONS) | rates
+    settings = BERTSettings(**options, readout="first" if texts else "none")
     tokens, length = config["vocab_size"], config["max_position_embeddings"] - unused
     outputs = len(config.get("id2label", (0, 1))) if texts else tokens
     return BERT(settings, Tokens(tokens, outputs, length=length, whole_graph=texts))
@@ -31,7 +33,7 @@ def config_of(model: BERT, kind: str, unused: int = 0) -> dict[str, Any]:
         "model_type": kind.lower(),
         **layout.options_from(settings, layout.OPTIONS),
         "hidden_dropout_prob": settings.dropout,
-        "attention_probs_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.of_attention,
         "max_position_embeddings": (signature.length or 1) + unused,
         "type_vocab_size": 1,
         "vocab_size": signature.inputs,

@@ -21,7 +21,8 @@ OPTIONS = {
 def _model(config: layout.Config) -> Transformer:
     layout.refuse(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     layout.refuse(config, tie_word_embeddings=True)
-    settings = layout.transformer_from({"n_inner": None, **config}, OPTIONS, tied=True)
+    rates = layout.rates_from(config, "resid_pdrop", "attn_pdrop", 0.1)  # embd_pdrop is resid_pdrop here
+    settings = layout.transformer_from({"n_inner": None, **config}, OPTIONS, tied=True, **rates)
     tokens, length = config["vocab_size"], config["n_positions"]
     return Transformer(settings, Tokens(tokens, tokens, length=length))
 
@@ -35,6 +36,8 @@ def _config(model: Transformer) -> dict[str, Any]:
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
         **layout.options_from(settings, OPTIONS),
+        **dict.fromkeys(("embd_pdrop", "resid_pdrop"), settings.dropout),
+        "attn_pdrop": settings.of_attention,
         "n_positions": signature.length,
         "vocab_size": signature.inputs,
         "tie_word_embeddings": True,

@@ -170,6 +170,12 @@ def settings_from(
     return settings | {name: known(table, options[name], settings[name]) for name, table in tables.items()}
 
 
+def rates_from(config: Config, stages: str, attention: str, default: float) -> dict[str, float | None]:
+    """Our two rates of dropout, by the names of theirs, which are the default where they are left out."""
+    dropout, weights = (float(config.get(name, default)) for name in (stages, attention))
+    return {"dropout": dropout, "attention_dropout": None if weights == dropout else weights}
+
+
 def transformer_from(config: Config, options: Mapping[str, str], **others: Any) -> TransformerSettings:
     """The same for a transformer, whose parts have their own options."""
     settings = settings_from(config, options)

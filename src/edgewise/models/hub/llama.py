@@ -46,6 +46,7 @@ def _model(config: layout.Config, biased: bool = False) -> Transformer:
         positions=_rotary(config),
         feed_forward=Choice(settings["activation"], {"hidden": settings["hidden"]}),
         block=Choice("pre-norm", {"norm": settings["norm"], "bias": bias}),
+        attention_dropout=float(config.get("attention_dropout", 0.0)) or None,
         tied=config.get("tie_word_embeddings", False),
     )
     return Transformer(made, Tokens(config["vocab_size"], config["vocab_size"], length=_length(config)))
@@ -112,7 +113,7 @@ def _config(model: Transformer, kind: str) -> dict[str, Any]:
         **layout.options_from(settings, OPTIONS, TABLES),
         "num_key_value_heads": attention.options.get("key_value_heads") or settings.heads,
         "head_dim": settings.width // settings.heads,
-        "attention_dropout": settings.dropout,
+        "attention_dropout": settings.of_attention,
         "rope_parameters": rope,
         "max_position_embeddings": signature.length or LENGTH,
         "vocab_size": signature.inputs,

@@ -14,7 +14,8 @@ def _model(config: layout.Config) -> Transformer:
     rows, left = divmod(config["image_size"], config["patch_size"])
     if left:
         raise ConfigError(f"patches of {config['patch_size']} do not cut images of {config['image_size']} pixels")
-    settings = layout.transformer_from(config, layout.OPTIONS, readout="class")
+    rates = layout.rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.0)
+    settings = layout.transformer_from(config, layout.OPTIONS, readout="class", **rates)
     inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
     return Transformer(settings, Features(inputs, outputs, length=rows * rows, whole_graph=True))
 
@@ -32,6 +33,8 @@ def _config(model: Transformer) -> dict[str, Any]:
         "architectures": ["ViTForImageClassification"],
         "model_type": "vit",
         **layout.options_from(settings, layout.OPTIONS),
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.of_attention,
         "image_size": rows * sizes[channels],
         "patch_size": sizes[channels],
         "num_channels": channels,

@@ -27,7 +27,8 @@ class BERTSettings:
         hidden: Width inside the feed-forward networks; None: 4 * width.
         activation: The activation of the feed-forward networks and of the head.
         norm: The normalisation: "fine-layer" has BERT's ε.
-        dropout: Probability for embeddings, attention weights and what each stage adds.
+        dropout: Probability for embeddings and what each stage adds.
+        attention_dropout: Probability for attention weights; None: as dropout.
         readout: "none", or where the task wants one output per text a readout: "first" is BERT's pooler.
     """
 
@@ -38,7 +39,13 @@ class BERTSettings:
     activation: Activation = "gelu"
     norm: Norm = "fine-layer"
     dropout: float = 0.1
+    attention_dropout: float | None = None
     readout: Readout = "none"
+
+    @property
+    def of_attention(self) -> float:
+        """The probability for attention weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
 
 
 class MaskedHead(nn.Module):
@@ -94,7 +101,7 @@ class BERT(nn.Module):
         self.embed = nn.Embedding(tokens, width)
         self.positions = Learned(signature.length or 1, width)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
-        attention = partial(MultiHeadAttention, width, settings.heads, dropout=settings.dropout)
+        attention = partial(MultiHeadAttention, width, settings.heads, dropout=settings.of_attention)
         feed_forward = partial(FeedForward, width, settings.hidden or 4 * width, settings.activation)
         self.blocks = nn.ModuleList(
             PostNormBlock(width, attention(), feed_forward(), settings.norm, settings.dropout)

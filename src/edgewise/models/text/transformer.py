@@ -37,9 +37,10 @@ class TransformerSettings:
         feed_forward: The feed-forward network, by its activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
             "one-residual" has a residual and a norm around the attention alone.
-        dropout: Probability for embeddings, what each stage adds and, of attention "softmax", "strided-heads",
-            "fixed-heads" and "hopfield", the weights. Attention by features computes none, and that on graphs made from
-            content drops none.
+        dropout: Probability for embeddings and what each stage adds.
+        attention_dropout: Probability for the weights of attention "softmax", "strided-heads", "fixed-heads" and
+            "hopfield"; None: as dropout. Attention by features computes none, and that on graphs made from content
+            drops none.
         readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
             others attend to, in front of them, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
@@ -53,8 +54,14 @@ class TransformerSettings:
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
     block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.0
+    attention_dropout: float | None = None
     readout: Annotated[str, OneOf(("none", *layers.READOUTS, "class"))] = "none"
     tied: bool = False
+
+    @property
+    def of_attention(self) -> float:
+        """The probability for attention weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
 
 
 class Transformer(nn.Module):
@@ -87,7 +94,7 @@ class Transformer(nn.Module):
         length = None if signature.length is None else signature.length + (settings.readout == "class")
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
-        site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.dropout)
+        site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.of_attention)
         attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.blocks = nn.ModuleList(

@@ -19,8 +19,8 @@ def settled(config: RunConfig) -> RunConfig:
     """The configuration with the model of the folder that `start.hub` names, so that a run can do without the folder.
 
     Errors      ConfigError for rotary positions that are fewer than the task's, unless `start.extend` divides them
-    Edge cases  the recipe's own `dropout` stays, and its `readout` where the folder's model has none; where the model
-                attends to a window of the past, the graph is that window unless the recipe has another than causal
+    Edge cases  the recipe's own rates of dropout stay, and its `readout` where the folder's model has none; where the
+                model attends to a window of the past, the graph is that window unless the recipe's is not causal
     """
     if not config.start.hub:
         return config
@@ -28,7 +28,7 @@ def settled(config: RunConfig) -> RunConfig:
     settings = given.outline.settings
     name = next(name for name, (_, model) in MODELS.items() if type(given.outline) is model)
     options: dict[str, Any] = dict(vars(settings))
-    kept = ("dropout",) if options.get("readout", "none") != "none" else ("dropout", "readout")
+    kept = ("dropout", "attention_dropout", *(["readout"] if options.get("readout", "none") == "none" else []))
     options |= {option: config.model.options[option] for option in kept if option in config.model.options}
     past = config.graph.name in ("given", "causal")
     return replace(config, model=Choice(name, options), graph=(_window(given) if past else None) or config.graph)
