@@ -80,7 +80,7 @@ class Normed(nn.Module):
 
 
 def moving(layer: nn.Module) -> nn.Module:
-    """A layer that returns features and positions, read as one tensor."""
+    """A layer that reads features and positions, and may return both, read as one tensor."""
 
     class Moving(nn.Module):
         def __init__(self) -> None:
@@ -88,7 +88,8 @@ def moving(layer: nn.Module) -> nn.Module:
             self.layer = layer
 
         def forward(self, graph: Graph, x: Tensor) -> Tensor:
-            return torch.cat(self.layer(graph, x, x[:, :3]), -1)
+            moved = self.layer(graph, x, x[:, :3])
+            return moved if isinstance(moved, Tensor) else torch.cat(moved, -1)
 
     return Moving()
 
@@ -115,6 +116,7 @@ CASES: dict[str, Case] = {
     "sage-pool": (lambda: layers.SAGEPool(WIDTH, 5, 7), graph()),
     "monet": (lambda: layers.MoNet(WIDTH, 5, 3, coordinates=layers.DegreeCoordinates(2)), graph()),
     "egnn": (lambda: moving(layers.EGNN(WIDTH, 8)), graph()),
+    "schnet": (lambda: moving(layers.SchNet(WIDTH, 8, gaussians=5)), window(NODES, 3).remove_self_loops()),
     "graph transformer": (lambda: model("graph-transformer", Features(WIDTH, 3), width=8, heads=2), graph()),
     "attention": (attention, graph()),
     "causal": (attention, causal(NODES)),

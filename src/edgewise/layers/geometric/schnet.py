@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
 from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
@@ -76,8 +76,8 @@ class SchNet(nn.Module):
 @cached
 def linked_pairs(graph: Graph) -> Graph | None:
     """Each pair of nodes with edges in both directions, once; None where an edge has no opposite."""
-    if graph.num_receivers != graph.num_senders or graph.offset or bool((graph.senders == graph.receivers).any()):
-        return None  # a loop is no pair
+    if isinstance(graph, Partition) or not graph.is_square or bool((graph.senders == graph.receivers).any()):
+        return None  # ranks hold the two directions of a pair; a loop is no pair
     transpose, _ = graph.transpose()
     if not torch.equal(transpose.offsets, graph.offsets) or not torch.equal(transpose.senders, graph.senders):
         return None
