@@ -272,3 +272,12 @@ def test_retrieval_stops_where_nothing_moves():
 def test_impossible_settings_are_refused(build):
     with pytest.raises(ConfigError, match=r"at least one|at least 1|do not divide|must divide"):
         build()
+
+
+@pytest.mark.parametrize("state", [torch.ones(2, 4), torch.ones(3), [[1, 1, 1]]])
+def test_states_of_other_units_are_refused(state):
+    patterns = torch.tensor([[1.0, 1.0, 1.0], [-1.0, 1.0, -1.0]])
+    for network in (ClassicalHopfield(patterns), DenseHopfield(patterns), ContinuousHopfield(patterns, 1.0)):
+        for method in (network.recall, network.energy):
+            with pytest.raises(ShapeError, match=r"states must be \[B, 3\], a number for each unit of a pattern, not"):
+                method(state)

@@ -1,9 +1,10 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, complete
+from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise.errors import ExplanationError
 from edgewise.layers import min_cut_pool
-from edgewise.models import Features, MinCutSettings, Penalised, PooledTransformer, PooledTransformerSettings
+from edgewise.models import Features, MinCutSettings, Penalised, PooledTransformer, PooledTransformerSettings, Tokens
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 BATCH = Graph.batch([PATH, complete(3)])
@@ -101,3 +102,15 @@ def test_relevance_is_the_gradient_times_the_input():
 def test_impossible_settings_are_refused(options, signature, message):
     with pytest.raises(ConfigError, match=message):
         PooledTransformer(PooledTransformerSettings(**options), signature)
+
+
+def test_relevance_that_cannot_be_is_refused():
+    pair, settings = Graph.from_edge_index([[0, 1], [1, 0]], 2), PooledTransformerSettings(width=8)
+    model = PooledTransformer(settings, Features(3, 2, whole_graph=True))
+    for output in (2, -1):
+        with pytest.raises(ExplanationError, match=f"output must be from 0 to 1, not {output}"):
+            model.relevance(pair, torch.ones(2, 3), output)
+    with pytest.raises(ShapeError, match="real numbers, not int64"):
+        model.relevance(pair, torch.ones(2, 3, dtype=torch.int64), 1)
+    with pytest.raises(ExplanationError, match="tokens are no numbers"):
+        PooledTransformer(settings, Tokens(3, 2, whole_graph=True)).relevance(pair, torch.tensor([1, 2]), 1)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, radius_graph, use_backend
+from edgewise import ConfigError, Graph, ShapeError, complete, radius_graph, use_backend
 from edgewise.models import Atoms, Features, MovingParticles, Potential, PotentialSettings
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
@@ -197,3 +197,13 @@ def test_a_lone_atom_feels_nothing():
 def test_what_does_not_fit_is_refused(settings, signature, message):
     with pytest.raises(ConfigError, match=message):
         Potential(settings, signature)
+
+
+@pytest.mark.parametrize("number", [-1, 119])
+def test_a_number_of_no_element_is_named(number):
+    pair = torch.tensor([[0.0, 0, 0, 0, 0, 0, 29], [2.5, 0, 0, 0, 0, 0, number]])
+    model = Potential(PotentialSettings(width=4, depth=1), Atoms(7, 4, space=3, radius=5.0))
+    with pytest.raises(ShapeError, match=f"atomic numbers must be from 0 to 118, but number 1 of them is {number}"):
+        model(complete(2), pair)
+    with pytest.raises(ShapeError, match=r"features is \[2, 7\], but must be \[\*, 3, 7\]"):
+        model(complete(3), pair)

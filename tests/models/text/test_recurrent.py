@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, causal, complete
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
 from edgewise.models import Features, Recurrent, RecurrentSettings, Tokens
 
 TOKENS = Tokens(7, 7, length=6)
@@ -78,3 +78,12 @@ def test_other_graphs_and_settings_are_refused():
         _model("gru", depth=0)
     with pytest.raises(ConfigError, match="no last state"):
         _model("gru", Features(3, 4, whole_graph=True))(causal(0), torch.zeros(1, 0, 3).double())
+
+
+def test_texts_fit_the_graph_and_the_vocabulary():
+    model = Recurrent(RecurrentSettings(width=8), Tokens(5, 5))
+    for length in (3, 7):
+        with pytest.raises(ShapeError, match=rf"is \[{length}, 8\], but must be \[\*, 5, C\]"):
+            model(causal(5), torch.zeros(length, dtype=torch.int64))
+    with pytest.raises(ShapeError, match="tokens must be from 0 to 4, but number 2 of them is 5"):
+        model(causal(3), torch.tensor([0, 1, 5]))

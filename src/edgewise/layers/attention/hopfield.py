@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.checks import shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
@@ -37,6 +38,7 @@ class BinaryHopfield:
 
     def recall(self, state: Tensor, sweeps: int = 20) -> Tensor:
         """Update the units in turn until a whole sweep changes none, or for so many sweeps."""
+        _check_states(state, self.patterns)
         given, state = state.dtype, state.to(self.patterns.dtype, copy=True)
         with _exactly(state):
             for _ in range(sweeps):
@@ -46,6 +48,12 @@ class BinaryHopfield:
                 if torch.equal(state, before):
                     break
         return state.to(given)
+
+
+def _check_states(state: Tensor, patterns: Tensor) -> None:
+    if not isinstance(state, Tensor) or state.ndim != 2 or state.shape[1] != patterns.shape[1]:
+        wanted = f"[B, {patterns.shape[1]}], a number for each unit of a pattern"
+        raise ShapeError(f"states must be {wanted}, not {shown(state)}")
 
 
 def _exactly(x: Tensor) -> torch.autocast:
@@ -60,7 +68,7 @@ class ClassicalHopfield(BinaryHopfield):
                 E = −½ ξᵀ W ξ + ξᵀ b, which no update raises
     Symbols     patterns = x_1..x_P; threshold = b; graph, weight = W as a graph on the units
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B]; recall(state [B, N]) -> [B, N]
-    Errors      ShapeError for patterns that are not ±1
+    Errors      ShapeError for patterns that are not ±1, or states of another number of units
     Edge cases  a unit whose field is 0 stays as it is. About 0.14 N random patterns can be stored
     Cost        O(N²) for one sweep over the units of each state; O(P N²) time and O(N² + P N) memory to store
     Differs     Hopfield's units are 0 and 1, drawn at random to be updated; here they are ±1, in turn, so that recall
@@ -91,6 +99,7 @@ class ClassicalHopfield(BinaryHopfield):
 
     def energy(self, state: Tensor) -> Tensor:
         """E of each state."""
+        _check_states(state, self.patterns)
         Wx = self.field(state, 0, self.units).T + self.threshold
         return -(state * Wx).sum(-1) / 2 + (state * self.threshold).sum(-1)
 
@@ -105,7 +114,7 @@ class DenseHopfield(BinaryHopfield):
     Equation    E = −Σ_p exp(x_pᵀ ξ),  ξ_l ← sgn(E(ξ with ξ_l = −1) − E(ξ with ξ_l = +1)), one unit after the other
     Symbols     patterns = x_1..x_P
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B], log(−E); recall(state [B, N]) -> [B, N]
-    Errors      ShapeError for patterns that are not ±1
+    Errors      ShapeError for patterns that are not ±1, or states of another number of units
     Edge cases  a unit for which both signs are equal stays as it is, as all do where there are no patterns
     Cost        O(P N) for one sweep over the units of each state
     Differs     none: the units' order, which the paper leaves open, is 1, 2, ..., N
@@ -119,6 +128,7 @@ class DenseHopfield(BinaryHopfield):
 
     def energy(self, state: Tensor) -> Tensor:
         """log(−E) of each state: no update lowers it."""
+        _check_states(state, self.patterns)
         with _exactly(state):
             return (state.to(self.patterns.dtype) @ self.patterns.T).logsumexp(-1)
 
@@ -137,7 +147,7 @@ class ContinuousHopfield:
     Equation    E = −β⁻¹ log Σ_p exp(β x_pᵀ ξ) + ½ ξᵀ ξ,  ξ ← Σ_p softmax_p(β x_pᵀ ξ) x_p
     Symbols     patterns = x_1..x_P; beta = β
     Shapes      patterns [P, C]; energy(state [B, C]) -> [B]; recall(state [B, C]) -> [B, C]
-    Errors      ConfigError for a beta that is not positive
+    Errors      ConfigError for a beta that is not positive; ShapeError for states of another width than the patterns
     Edge cases  a small β leads to a mean of all patterns, a large one to the nearest
     Cost        O(P C) for a step of each state
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, (3)
@@ -156,11 +166,13 @@ class ContinuousHopfield:
 
     def energy(self, state: Tensor) -> Tensor:
         """E of each state."""
+        _check_states(state, self.patterns)
         nearness = (self.beta * state @ self.patterns.T).logsumexp(-1) / self.beta
         return state.square().sum(-1) / 2 - nearness
 
     def recall(self, state: Tensor, steps: int = 20, tolerance: float = 1e-6) -> Tensor:
         """Take steps until none moves a state by more than `tolerance`, or so many."""
+        _check_states(state, self.patterns)
         graph = complete(len(state), len(self.patterns)).to(state.device)
         stored = self.patterns.unsqueeze(1)
         return retrieve(graph, state.unsqueeze(1), stored, self.beta, steps, tolerance).squeeze(1)

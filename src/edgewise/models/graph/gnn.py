@@ -16,6 +16,7 @@ from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.store.layout import scratch
+from edgewise.layers.plain.embedding import Embedding
 from edgewise.layers.plain.unit import unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
 from edgewise.models.parts import Activation
@@ -140,7 +141,7 @@ class GNN(nn.Module):
         self.signature = accepted(self, signature, Features, Tokens, knows=("edges",))
         width, edges = settings.width, signature.edges if isinstance(signature, Features) else 0
         _check(settings, signature, edges)
-        self.embed = nn.Embedding(signature.inputs, width) if isinstance(signature, Tokens) else None
+        self.embed = Embedding(signature.inputs, width) if isinstance(signature, Tokens) else None
         grows = settings.connection == "concatenate"  # by one width per hidden layer
         inputs = signature.inputs if self.embed is None else width
         widths = [inputs, *(width * (layer if grows else 1) for layer in range(1, settings.depth + 1))]

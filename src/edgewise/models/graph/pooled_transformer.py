@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ExplanationError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.models.capabilities import evaluating
 from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_NORMS, GNNSettings
@@ -134,6 +134,7 @@ class PooledTransformer(nn.Module):
 
         Equation    r_i = Σ_c x_ic ∂y_o / ∂x_ic, S held as it is
         Shapes      x [N, inputs] -> [N], of the output `output` of the node's own graph
+        Errors      ExplanationError for an output that the model has not, or a model of tokens; ShapeError for integers
         Edge cases  members of a batch are separate: each node's r_i is of its own graph's output
         Cost        one forward and one backward pass
         Differs     GraphCAM follows attention and gradients layer by layer; this is gradient × input: against a node
@@ -147,6 +148,13 @@ class PooledTransformer(nn.Module):
             >>> model.relevance(pair, torch.ones(2, 3), output=1).shape
             torch.Size([2])
         """
+        outputs = self.signature.outputs
+        if isinstance(self.signature, Tokens):
+            raise ExplanationError("relevance is gradient × input, and tokens are no numbers to differentiate by")
+        if not x.is_floating_point():
+            raise ShapeError(f"x must hold real numbers, not {str(x.dtype).removeprefix('torch.')}")
+        if output not in range(outputs):
+            raise ExplanationError(f"output must be from 0 to {outputs - 1}, not {output}: the model has {outputs}")
         if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
             with torch.inference_mode(False):
                 return self.relevance(graph, x.clone(), output)
@@ -154,8 +162,8 @@ class PooledTransformer(nn.Module):
             x = x.detach().requires_grad_()
             h = self.gnn(graph, x)
             s = self.assign(graph, h).detach()
-            outputs = self.read_out(layers.min_cut_pool(graph, h, s))
-            (gradient,) = torch.autograd.grad(outputs[..., output].sum(), x)
+            y = self.read_out(layers.min_cut_pool(graph, h, s))
+            (gradient,) = torch.autograd.grad(y[..., output].sum(), x)
         return (x * gradient).sum(-1).detach()
 
 

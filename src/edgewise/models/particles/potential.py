@@ -11,6 +11,8 @@ from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.layers import MLP, SchNet
+from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import Atoms, Signature, accepted
 
 ELEMENTS = 119  # atomic numbers from 0, which is no element, to 118
@@ -63,7 +65,7 @@ class Potential(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Atoms, whole_graph=False)
         self.radius = self.signature.radius
         width = settings.width
-        self.embed = nn.Embedding(ELEMENTS, width)
+        self.embed = Embedding(ELEMENTS, width, of="atomic numbers")
         blocks = (SchNet(width, width, settings.gaussians, self.radius) for _ in range(settings.depth))
         self.layers = nn.ModuleList(blocks)
         self.energy = MLP([width, width, 1], "silu")
@@ -72,6 +74,7 @@ class Potential(nn.Module):
         if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated
             with torch.inference_mode(False), torch.no_grad():
                 return self(graph, features.clone())
+        check_nodes(graph, features, 2 * self.signature.space + 1, name="features")
         x, cell, Z = features.split([self.signature.space, self.signature.space, 1], -1)
         training = torch.is_grad_enabled()
         with torch.enable_grad():

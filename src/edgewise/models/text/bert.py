@@ -12,6 +12,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import dropout
 from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, FeedForward, Learned, MultiHeadAttention, PostNormBlock
+from edgewise.layers.plain.embedding import Embedding
 from edgewise.models.parts import Activation, Norm, Readout
 from edgewise.models.signature import Signature, Tokens, accepted, check_readout
 
@@ -98,7 +99,7 @@ class BERT(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Tokens, length=True)
         _check(settings, self.signature)
         width, tokens = settings.width, signature.inputs
-        self.embed = nn.Embedding(tokens, width)
+        self.embed = Embedding(tokens, width)
         self.positions = Learned(signature.length or 1, width)
         self.norm = chosen("norm", settings.norm, NORMS)(width)
         attention = partial(MultiHeadAttention, width, settings.heads, dropout=settings.of_attention)

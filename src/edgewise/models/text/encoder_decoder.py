@@ -15,6 +15,7 @@ from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import dropout
+from edgewise.layers.plain.embedding import Embedding
 from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Signature, TokenPairs, accepted
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
@@ -77,7 +78,7 @@ class EncoderDecoder(nn.Module):
         _check(settings, accepted(self, signature, TokenPairs, whole_graph=False))
         self.settings, self.signature = settings, signature
         width = settings.width
-        self.embed = nn.Embedding(signature.inputs, width)
+        self.embed = Embedding(signature.inputs, width)
         positions = chosen("positions", settings.positions, POSITIONS)
         self.encoder_positions = positions(width, signature.length)
         self.decoder_positions = positions(width, signature.length)

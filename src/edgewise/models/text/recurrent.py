@@ -13,6 +13,8 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Causal
 from edgewise.layers import Linear
+from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import Features, Signature, Tokens, accepted
 from edgewise.models.text.generation import generate
 
@@ -78,7 +80,7 @@ class Recurrent(nn.Module):
         cell = chosen("cell", settings.cell, CELLS)
         passed_on = settings.dropout if settings.depth > 1 else 0.0
         self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
-        self.embed = (nn.Embedding if isinstance(signature, Tokens) else Linear)(signature.inputs, width)
+        self.embed = (Embedding if isinstance(signature, Tokens) else Linear)(signature.inputs, width)
         self.cells = cell(width, width, settings.depth, batch_first=True, dropout=passed_on)
         self.head = nn.Linear(width, signature.outputs)
 
@@ -86,6 +88,7 @@ class Recurrent(nn.Module):
         if not isinstance(graph.rule, Causal) or graph.num_senders != graph.offset + graph.num_receivers:
             raise ConfigError(f"a recurrent network reads the whole past and nothing else: choose causal, not {graph}")
         embedded = self.embed(x)
+        check_nodes(graph, embedded, name="what the network reads")
         lead, (length, width) = embedded.shape[:-2], embedded.shape[-2:]
         if length == 0:
             if self.signature.whole_graph:

@@ -15,6 +15,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.forms import edges_of
 from edgewise.kernels import dropout
+from edgewise.layers.plain.embedding import Embedding
 from edgewise.models.signature import Signature, TokenPairs, accepted
 
 
@@ -97,7 +98,7 @@ class RecurrentEncoderDecoder(nn.Module):
         width = settings.width
         if settings.hidden is not None and settings.hidden < 1:
             raise ConfigError(f"hidden={settings.hidden} must be at least 1")
-        self.embed = nn.Embedding(signature.inputs, width)
+        self.embed = Embedding(signature.inputs, width)
         self.encoder = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.start = nn.Linear(width, width)
         attends = settings.attention

@@ -18,6 +18,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.kernels import dropout
+from edgewise.layers.plain.embedding import Embedding
 from edgewise.models.parts import BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
         _check(settings, signature)
         width, tokens = settings.width, isinstance(signature, Tokens)
-        self.embed = (nn.Embedding if tokens else layers.Linear)(signature.inputs, width)
+        self.embed = (Embedding if tokens else layers.Linear)(signature.inputs, width)
         length = None if signature.length is None else signature.length + (settings.readout == "class")
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
