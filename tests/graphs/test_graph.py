@@ -312,3 +312,10 @@ def test_a_graph_by_rule_is_made_inside_torch_compile_without_a_break(make, dyna
 def test_a_graph_that_is_too_large_to_draw_is_refused() -> None:
     with pytest.raises(GraphError, match=r"100,000 x 100,000 has over 4,194,304 characters: draw a part"):
         draw(causal(100_000))
+
+
+@pytest.mark.parametrize("of", [Graph.multiplicity, Graph.dense_mask])
+def test_a_table_of_all_pairs_of_a_huge_graph_is_refused(of):
+    huge = Graph.from_edge_index([[0], [1]], 50_000_000)
+    with pytest.raises(GraphError, match="a mask of 50,000,000 × 50,000,000 pairs takes"):
+        of(huge)

@@ -193,7 +193,7 @@ class Adjacency:
         """The receiver of each edge [E]."""
         if not self._has_edges():
             self._check_listing()
-        return lowering.receivers_of(self.offsets, self.num_edges)
+        return lowering.repeated(checks.degrees(self), self.num_edges)
 
     @derived
     def num_edges(self) -> int:
@@ -228,7 +228,7 @@ class Adjacency:
     @derived
     def _in_degrees(self) -> Tensor:
         if "offsets" in self.__dict__:
-            return self.offsets.diff()
+            return checks.degrees(self)
         return torch.cat([(stops - starts).sum(1) for starts, stops in self._intervals()])
 
     def in_degrees(self) -> Tensor:
@@ -272,18 +272,18 @@ class Adjacency:
         >>> Graph.from_csr([0, 1, 1], [2], num_senders=3).dense_mask().int().tolist()
         [[0, 0, 1], [0, 0, 0]]
         """
-        pairs = self.num_receivers * self.num_senders
-        size = (1 if self.rule else 8) * pairs
-        check_fits(size, "a mask of {:,} × {:,} pairs", self.num_receivers, self.num_senders)
         if self.rule is None:
             return self.multiplicity() > 0
-        j = torch.arange(self.num_senders, device=self.device)
-        return self.rule.listens(self._positions()[:, None], j)
+        receivers, senders = self.num_receivers, self.num_senders
+        check_fits(receivers * senders, "a mask of {:,} × {:,} pairs", receivers, senders)
+        return self.rule.listens(self._positions()[:, None], torch.arange(senders, device=self.device))
 
     def multiplicity(self) -> Tensor:
-        """int64 [I, J]: how many edges lead from j to i."""
-        pair = self.receivers * self.num_senders + self.senders
-        return lowering.counts(pair, self.num_receivers * self.num_senders).view(self.num_receivers, self.num_senders)
+        """int64 [I, J]: how many edges lead from j to i. Refused where it would not fit in memory."""
+        receivers, senders = self.num_receivers, self.num_senders
+        check_fits(8 * receivers * senders, "a mask of {:,} × {:,} pairs", receivers, senders)
+        pairs = self.receivers * senders + self.senders
+        return lowering.counts(pairs, receivers * senders).view(receivers, senders)
 
     def block_counts(self, block: int) -> Tensor:
         """How many edges lie in each tile of block x block pairs: int64 [ceil(I / block), ceil(J / block)].

@@ -119,6 +119,13 @@ def stored(graph: Any, start: int = 0, stop: int | None = None) -> None:
         raise damaged(graph)
 
 
+def degrees(graph: Any) -> Tensor:
+    """How many edges each receiver has by its offsets [I]; those of a store, which nothing has checked, may fall."""
+    if graph.is_mapped and bool(falls(graph.offsets).any()):
+        raise damaged(graph)
+    return torch.diff(graph.offsets)
+
+
 def damaged(graph: Any) -> DataError:
     """The error of a store whose edges are out of range."""
     where = vars(graph).get("_store", "this graph")

@@ -114,8 +114,14 @@ def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
 
 def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:
     """The receiver of each edge [E]."""
-    rows = torch.arange(offsets.shape[0] - 1, device=offsets.device)
-    return torch.repeat_interleave(rows, offsets.diff(), output_size=num_edges)
+    return repeated(offsets.diff(), num_edges)
+
+
+def repeated(degrees: Tensor, num_edges: int) -> Tensor:
+    """Each row as often as it has edges [E]."""
+    return torch.repeat_interleave(
+        torch.arange(degrees.shape[0], device=degrees.device), degrees, output_size=num_edges
+    )
 
 
 def edges_of(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

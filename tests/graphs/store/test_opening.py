@@ -8,6 +8,7 @@ import torch
 from edgewise import Graph, aggregate
 from edgewise.errors import DataError
 from edgewise.graphs import Store, build_store
+from edgewise.graphs.make.links import edges_between
 from graphs.store.stores import NODES, edge_list, in_memory, labelled
 
 
@@ -53,5 +54,16 @@ def test_rows_that_lead_out_of_a_store_are_refused_and_others_read(
     graph = Graph.open(tmp_path / "ring")
     with pytest.raises(DataError, match="ring: a row's offsets or senders are out of range"):
         graph.rows(900, 1000)
+    if name == "offsets":
+        for read in (
+            Graph.in_degrees,
+            lambda graph: graph.receivers,
+            lambda graph: edges_between(graph, torch.tensor([991]), torch.tensor([0])),
+            lambda graph: edges_between(graph, torch.tensor([990]), torch.tensor([0])),
+        ):
+            with pytest.raises(DataError, match="ring: a row's offsets or senders are out of range"):
+                read(graph)
+    found = edges_between(graph, torch.tensor([5]), torch.tensor([4]))
+    assert [int(bound) for bound in found] == [5, 6]
     assert (aggregate(graph.rows(0, 900), torch.ones(1000, 1)) == 1).all()
     assert graph.rows(1000, 1000).num_edges == 0
