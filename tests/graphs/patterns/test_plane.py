@@ -1,5 +1,7 @@
 """Patterns in the plane, drawn: row = receiver, column = sender."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -68,3 +70,18 @@ def test_a_plane_without_pixels_has_no_ranges(graph: Graph) -> None:
     assert graph.num_edges == 0
     starts, stops = graph.rule.intervals(torch.arange(0), 0)
     assert starts.shape == stops.shape and starts.shape[0] == 0
+
+
+@pytest.mark.parametrize(("height", "width"), list(product(range(5), repeat=2)))
+def test_edges_are_counted_in_closed_form(height: int, width: int) -> None:
+    graphs = [grid(height, width, neighbors, loops) for neighbors in (4, 8) for loops in (False, True)]
+    graphs += [squares(height, width, size, shift) for size, shift in ((1, 0), (2, 0), (2, 1), (9, 4))]
+    graphs += [disc(height, width, radius) for radius in (0, 1.5, 2.3, 1e300)]
+    graphs += [disc(height, width, 1.5, torus=True)] if min(height, width) >= 3 else []
+    for graph in graphs:
+        assert graph.num_edges == int(graph.in_degrees().sum()) == len(graph.senders)
+
+
+def test_a_huge_image_is_counted_at_once() -> None:
+    assert grid(100_000, 60_000).num_edges == 299_998 * 179_998
+    assert torch.compile(lambda: torch.ones(squares(4, 5, 2).num_edges), backend="eager", fullgraph=True)().sum() == 72

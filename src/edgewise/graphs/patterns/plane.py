@@ -23,6 +23,14 @@ class Pixels(Symmetric):
     def extent(self) -> tuple[int, int]:
         return self.height * self.width, self.height * self.width
 
+    def edges_of(self, first: int, last: int, senders: int) -> int | None:
+        whole = self.height * self.width
+        return self.all_edges() if (first, last, senders) == (0, whole, whole) else None
+
+    def all_edges(self) -> int:
+        """The edges of the whole image, in closed form."""
+        raise NotImplementedError
+
     def apart(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         """How many rows and columns lie between two pixels."""
         return (i // self.width - j // self.width).abs(), (i % self.width - j % self.width).abs()
@@ -34,6 +42,11 @@ class Grid(Pixels):
 
     neighbors: int = 8
     loops: bool = True
+
+    def all_edges(self) -> int:
+        down, across, own = pairs_within(1, self.height), pairs_within(1, self.width), self.height * self.width
+        around = down * across if self.neighbors == 8 else down * self.width + self.height * across - own
+        return around if self.loops else around - own
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down, across = self.apart(i, j)
@@ -80,6 +93,19 @@ class Squares(Pixels):
     size: int
     shift: int = 0
 
+    def all_edges(self) -> int:
+        down, across = ([len(places) ** 2 for places in axis] for axis in self.cuts())
+        return sum(down) * sum(across)
+
+    def cuts(self) -> tuple[list[range], list[range]]:
+        """The rows of each row of squares, and the columns of each column."""
+        first = self.shift - self.size if self.shift else 0
+        down, across = (
+            [range(max(0, at), min(at + self.size, extent)) for at in range(first, extent, self.size)]
+            for extent in (self.height, self.width)
+        )
+        return down, across
+
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down = (i // self.width - self.shift) // self.size == (j // self.width - self.shift) // self.size
         return down & ((i % self.width - self.shift) // self.size == (j % self.width - self.shift) // self.size)
@@ -99,11 +125,7 @@ class Squares(Pixels):
         return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
 
     def by_block(self) -> tuple[list[int], Blocks]:
-        first = self.shift - self.size if self.shift else 0
-        down, across = (
-            [range(max(0, at), min(at + self.size, extent)) for at in range(first, extent, self.size)]
-            for extent in (self.height, self.width)
-        )
+        down, across = self.cuts()
         order = [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
         sizes = tuple(len(rows) * len(columns) for rows in down for columns in across)
         return order, Blocks(sizes, sizes)
@@ -157,6 +179,12 @@ class Disc(Pixels):
         """How many columns the disc reaches to each side, so many rows up or down."""
         return math.isqrt(self.square - down**2)
 
+    def all_edges(self) -> int:
+        rows = ((abs(d), self.half_width(d)) for d in range(-self.reach, self.reach + 1))
+        if self.torus:
+            return self.height * self.width * sum(2 * half + 1 for _, half in rows)
+        return sum(max(0, self.height - d) * pairs_within(half, self.width) for d, half in rows)
+
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down, across = self.apart(i, j)
         if self.torus:
@@ -182,6 +210,16 @@ class Disc(Pixels):
         stops = torch.cat([rows + over, rows + right.clamp(max=self.width), rows + self.width], 1)
         starts, order = starts.sort(1)
         return clip(*ascending(starts, stops.gather(1, order)), senders)
+
+
+def pairs_within(apart: int, extent: int) -> int:
+    """How many pairs of 0, ..., extent - 1 are at most so far apart.
+
+    >>> pairs_within(1, extent=3)
+    7
+    """
+    apart = max(0, min(apart, extent - 1))
+    return (2 * apart + 1) * extent - apart * (apart + 1)
 
 
 def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> Graph:
