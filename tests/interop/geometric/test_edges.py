@@ -60,3 +60,21 @@ def test_weights_of_another_number_of_edges(name: str, rows: int) -> None:
 
 def test_gatv2_refuses_features_that_it_does_not_read() -> None:
     assert results(pyg.GATv2Conv(5, 3), torch.randn(4, 2)) == (AssertionError, AssertionError)
+
+
+PATCHED = {
+    "message": lambda layer: setattr(layer, "message", lambda x_j, **_: 2 * x_j),
+    "update": lambda layer: setattr(layer, "update", lambda rows, *_: 2 * rows),
+    "a hook of the aggregation": lambda layer: layer.aggr_module.register_forward_hook(lambda *call: 2 * call[-1]),
+}
+
+
+@pytest.mark.parametrize("patch", PATCHED.values(), ids=PATCHED)
+@pytest.mark.parametrize("kind", [pyg.GCNConv, pyg.SAGEConv, pyg.GraphConv, pyg.TAGConv])
+def test_what_is_put_into_a_layer_s_message_passing_is_called(kind: Any, patch: Any) -> None:
+    theirs, x = kind(5, 3), torch.randn(4, 5)
+    ours, before = convert(deepcopy(theirs)), theirs(x, EDGES)
+    for layer in (theirs, ours):
+        patch(layer)
+    assert not torch.allclose(theirs(x, EDGES), before)
+    torch.testing.assert_close(ours(x, EDGES), theirs(x, EDGES), atol=1e-5, rtol=1e-5)

@@ -123,6 +123,16 @@ def test_hooks_are_called(place: str, counted: mock.Mock) -> None:
     assert not counted.called
 
 
+@pytest.mark.parametrize("place", ["", "lins.0", "norms.0", "norms.0.module", "act", "lins.1"])
+def test_a_forward_pass_in_place_of_its_class_s_is_called(place: str, counted: mock.Mock) -> None:
+    theirs = pyg.GINConv(pyg.MLP([5, 6, 3]))
+    part = theirs.nn.get_submodule(place)
+    part.forward = lambda *args, **named: 2 * type(part).forward(part, *args, **named)
+    ours, x, edge_index = convert(deepcopy(theirs)), torch.randn(9, 5), torch.randint(0, 9, (2, 20))
+    torch.testing.assert_close(ours(x, edge_index), theirs(x, edge_index), atol=1e-5, rtol=1e-5)
+    assert not counted.called
+
+
 @pytest.mark.parametrize("kind", [nn.Linear, nn.ReLU, nn.BatchNorm1d, pyg.MLP])
 def test_classes_of_ones_own_are_called(kind: Any, counted: mock.Mock) -> None:
     class Own(kind):  # type: ignore[misc]

@@ -12,13 +12,12 @@ from edgewise.graphs.derived import cached, per_tensor
 from edgewise.interop.geometric.members import members_of
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import is_plain
+from edgewise.layers.plain.linear import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
-HOOKS = tuple(
-    f"_{step}_forward{when}_hooks"
-    for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-    for when in ("_pre", "")
-)
+STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
+WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
 
 
 @per_tensor
@@ -88,9 +87,9 @@ _kept_with_loops = per_tensor(_with_loops)
 
 
 def is_watched(layer: Any) -> bool:
-    """Whether somebody looks into the layer's message passing, which a twin does not do."""
+    """Whether somebody looks into the layer's message passing, or has put another method in its place."""
     own = layer.__dict__
-    return bool(layer.explain) or any(map(own.get, HOOKS))
+    return bool(layer.explain) or any(map(own.get, WATCHED)) or has_hooks(layer.aggr_module)
 
 
 def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:

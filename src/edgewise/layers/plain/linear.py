@@ -124,10 +124,9 @@ def check_dense(x: object) -> None:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module calls more than its forward pass, now or in the backward pass."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    """Whether calling a module calls more than its class's forward pass, now or in the backward pass."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(hooks) or "forward" in module.__dict__
 
 
 def check_features(x: Tensor | SparseFeatures, weight: Tensor) -> None:
