@@ -201,6 +201,13 @@ def test_dropout_of_weights_acts_in_training_alone() -> None:
     assert torch.equal(made(**given).logits, deepcopy(made)(**given).logits)
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_dropout_of_all_weights_leaves_nothing(weights: bool) -> None:
+    x = torch.randn(1, 2, 5, 4, requires_grad=True)
+    y, _ = huggingface.attention(None, x, x, x, None, dropout=1.0, output_attentions=weights)
+    assert not y.any() and not torch.autograd.grad(y.sum(), x)[0].any()
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "t5", "gemma2"])
 def test_a_static_cache_continues_a_text_as_by_its_own_attention(name: str, padded: bool) -> None:
@@ -247,12 +254,16 @@ def test_a_mask_of_a_graph_is_a_mask_to_whoever_reads_it(padded: bool) -> None:
 NO_INTERFACE: dict[str, tuple[str, dict[str, Any]]] = {
     "adds the mask": ("BloomConfig", {"vocab_size": 50, "hidden_size": 16, "n_layer": 1, "n_head": 2}),
     "fills scores": ("MptConfig", {"vocab_size": 50, "d_model": 16, "n_layers": 1, "n_heads": 2, "max_seq_len": 32}),
+    "adds the mask as numbers": (
+        "CanineConfig",
+        SIZES | {"local_transformer_stride": 8, "num_hash_buckets": 16, "num_hash_functions": 2},
+    ),
 }
 
 
 @pytest.mark.parametrize(("config", "options"), NO_INTERFACE.values(), ids=NO_INTERFACE)
 def test_a_model_that_does_not_call_the_attention_interface_is_refused(config: str, options: dict[str, Any]) -> None:
-    made = transformers.AutoModelForCausalLM.from_config(
+    made = (transformers.AutoModel if config == "CanineConfig" else transformers.AutoModelForCausalLM).from_config(
         getattr(transformers, config)(**options), attn_implementation=register_attention()
     )
     with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
@@ -274,4 +285,26 @@ def test_a_mask_of_a_graph_is_not_written_to() -> None:
         made[..., 0] = False
     with pytest.raises(ConfigError, match="cannot be written to"):
         made.masked_fill_(torch.ones(5, dtype=torch.bool), False)
+    for view in (made[0], made[:, :, 1:], made.expand(2, 3, 5, 5), made.unbind()[0]):
+        with pytest.raises(ConfigError, match="cannot be written to"):
+            view[..., 0] = False
+        with pytest.raises(ConfigError, match="cannot be written to"):
+            view[..., 0].fill_(False)
     assert int(made.masked_fill(torch.ones(5, dtype=torch.bool), False).sum()) == 0
+    copy = made[0].clone()
+    copy[0, 0] = False
+    assert copy.tolist()[0][:2] == [[False] * 5, [True, True, False, False, False]]
+
+
+def test_some_senders_of_a_mask_are_a_mask() -> None:
+    """Models cut a mask to the keys that they have: it is read so, and refused where it is added to scores."""
+    made = huggingface.mask(2, 5, 7, mask_function=lambda b, h, i, j: j <= i)
+    x = torch.randn(2, 4, 5, 8)
+    ours, _ = huggingface.attention(None, x, x, x, made[:, :, :, :5])
+    right = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True).transpose(1, 2)
+    torch.testing.assert_close(ours, right, atol=1e-5, rtol=1e-5)
+    assert made[:, :, :, :5].tolist() == made[:, :, :, :5].numpy().tolist() == made.dense()[:, :, :, :5].tolist()
+    assert repr(made[0]) == repr(made.dense()[0])
+    for wrong in (lambda: torch.randn(2, 4, 5, 5) + made[:, :, :, :5], lambda: made.to(torch.float32)):
+        with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
+            wrong()

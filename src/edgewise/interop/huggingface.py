@@ -31,6 +31,7 @@ def register_attention() -> str:
 
     Symbols     its result = the name, "edgewise"
     Errors      ConfigError without transformers, and in models that apply the mask to their scores themselves, as Bloom
+                (GPT-J, GPT-Neo and Falcon have a table of attentions of their own, and end in transformers' KeyError)
     Edge cases  causal, sliding, chunked and packed masks and padding become graphs, made once for each length where
                 they are the same for all members of a batch; a token that may attend to nobody gets 0; grouped queries,
                 soft caps and T5's relative bias are read; attention weights are returned where they are asked for
@@ -90,11 +91,51 @@ def _graph(function: _Function, receivers: int, senders: int) -> Graph:
     return Graph.from_mask(function, receivers, senders)
 
 
-class GraphMask(Tensor):
-    """A graph in the place of a mask [B, 1, I, J], which whoever computes with it sees as a tensor of bools.
+class ReadOnlyMask(Tensor):
+    """A mask that whoever computes with it sees as a tensor of bools.
 
-    Adding it to scores, or filling scores with it, is refused: models that do so expect a mask of numbers, or one that
-    is true where attention is not allowed.
+    Writing to it is refused, which would be lost; and so is adding it to scores, or filling scores with it: models that
+    do so expect a mask of numbers, or one that is true where attention is not allowed.
+    """
+
+    def dense(self) -> Tensor:
+        """The mask as an ordinary tensor."""
+        raise NotImplementedError
+
+    def __setitem__(self, places: Any, values: Any) -> None:
+        raise ConfigError("a mask of a graph cannot be written to: write to mask.dense().clone()")
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return repr(self.dense())
+
+    def tolist(self) -> Any:
+        return self.dense().tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        return self.dense().clone().numpy(force=force)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        name, kwargs = operator.overloadpacket, kwargs or {}
+        if isinstance(args[0], ReadOnlyMask) and operator._schema.is_mutable:
+            raise ConfigError(f"a mask of a graph cannot be written to ({name}): write to mask.dense().clone()")
+        to = kwargs.get("dtype") if name is aten._to_copy else None
+        as_numbers = to is not None and to.is_floating_point
+        if name in ADDED or as_numbers or (name in FILLED and isinstance(args[1], ReadOnlyMask)):
+            raise ConfigError(
+                f'attn_implementation="edgewise" needs a model that calls transformers\' attention interface; this one '
+                f'applies the mask to its scores itself ({name}): use attn_implementation="eager"'
+            )
+        args, kwargs = tree_map_only(ReadOnlyMask, lambda mask: mask.dense(), (args, kwargs))
+        result = operator(*args, **kwargs)
+        is_view = any(part.alias_info is not None for part in operator._schema.returns)
+        return tree_map_only(Tensor, MaskView, result) if is_view else result
+
+
+class GraphMask(ReadOnlyMask):
+    """A graph in the place of a mask [B, 1, I, J].
 
     `generate` with a static cache makes a mask before it calls the model, which then takes what is no tensor of four
     axes for padding.
@@ -109,7 +150,6 @@ class GraphMask(Tensor):
         return made
 
     def dense(self) -> Tensor:
-        """The mask as an ordinary tensor."""
         batch, _, receivers, senders = self.shape
         rows = self.graph.dense_mask()
         if self.graph.num_receivers != receivers:  # a graph of all members
@@ -117,23 +157,21 @@ class GraphMask(Tensor):
             rows = rows.unflatten(1, (batch, senders)).unflatten(0, (batch, receivers))[places, :, places]
         return rows.expand(batch, receivers, senders).unsqueeze(1)
 
-    def __setitem__(self, places: Any, values: Any) -> None:
-        raise ConfigError("a mask of a graph cannot be written to: write to mask.dense().clone()")
 
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        name = operator.overloadpacket
-        if isinstance(args[0], GraphMask) and operator._schema.is_mutable:
-            raise ConfigError(f"a mask of a graph cannot be written to ({name}): write to mask.dense().clone()")
-        if name in ADDED or (name in FILLED and isinstance(args[1], GraphMask)):
-            raise ConfigError(
-                f'attn_implementation="edgewise" needs a model that calls transformers\' attention interface; this one '
-                f'applies the mask to its scores itself ({name}): use attn_implementation="eager"'
-            )
-        args, kwargs = tree_map_only(GraphMask, GraphMask.dense, (args, kwargs or {}))
-        return operator(*args, **kwargs)
+class MaskView(ReadOnlyMask):
+    """Some of a graph's mask, such as its first senders."""
+
+    values: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor) -> MaskView:
+        options = {"dtype": values.dtype, "device": values.device, "strides": values.stride()}
+        made: MaskView = Tensor._make_wrapper_subclass(cls, values.shape, **options)
+        made.values = values
+        return made
+
+    def dense(self) -> Tensor:
+        return self.values
 
 
 def mask(
@@ -213,7 +251,8 @@ def attention(
     if isinstance(attention_mask, GraphMask):
         graph = attention_mask.graph
     elif isinstance(attention_mask, Tensor):
-        graph = _of_tensor(attention_mask, receivers)
+        given = attention_mask.dense() if isinstance(attention_mask, MaskView) else attention_mask
+        graph = _of_tensor(given, receivers)
     elif attention_mask is not None:
         graph = attention_mask
     elif causal_here and receivers > 1:
@@ -225,11 +264,13 @@ def attention(
     score = Dot(scaling, kwargs.get("softcap"))
     if position_bias is not None:
         score = score + EdgeBias(_on_edges(position_bias, graph, shared, receivers, senders))
+    leaves_nothing, dropout = dropout >= 1, dropout if dropout < 1 else 0.0
     if _wants_weights(module, kwargs):
         y, p = attend(graph, q, k, v, score, dropout=dropout, return_weights=True)
         weights = dense_weights(graph, p, batch, receivers, senders)
     else:
         y, weights = attend(graph, q, k, v, score, dropout=dropout), None
+    y = y * 0 if leaves_nothing else y
     return y.reshape(batch, receivers, heads, value.shape[-1]), weights
 
 
