@@ -1,9 +1,10 @@
 """Batches have the edges, rows and numbers that PyTorch Geometric's loader promises."""
 
+import numpy
 import pytest
 import torch
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import sample_neighbors
 from edgewise.interop import NeighborLoader
 from pretend import CARD, Card
@@ -60,7 +61,40 @@ def test_a_seed_decides_the_draw_and_a_transform_sees_the_batch() -> None:
     assert torch.equal(*drawn)
 
 
+def test_columns_of_an_index_and_rows_of_arrays() -> None:
+    """As PyTorch Geometric has them: of what has `index` in its name, the last axis is that of edges or nodes."""
+    whole = data()
+    whole.edge_label_index, whole.node_index = torch.arange(300).view(2, 150), torch.arange(60).view(2, 30)
+    whole.height, whole.square = numpy.arange(30.0), torch.arange(900).view(30, 30)
+    (batch,) = NeighborLoader(whole, [2], numpy.arange(30) < 4, batch_size=4)
+    assert torch.equal(batch.edge_label_index, whole.edge_label_index[:, batch.e_id])
+    assert torch.equal(batch.node_index, whole.node_index[:, batch.n_id])
+    assert torch.equal(batch.square, whole.square[batch.n_id])
+    assert batch.height.tolist() == batch.n_id.tolist()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([3, 30], "input_nodes, place 1: node 30 is out of range: the graph has 30 nodes"),
+        (torch.tensor([-1]), "input_nodes, place 0: node -1 is out of range"),
+        (torch.tensor([1.5]), "input_nodes must hold integers"),
+        (torch.ones(29, dtype=torch.bool), r"a mask of nodes must have shape \[30\], not \[29\]"),
+        (numpy.ones(31, dtype=bool), r"a mask of nodes must have shape \[30\], not \[31\]"),
+        (3, "input_nodes must have 1 axis"),
+    ],
+)
+def test_nodes_that_the_graph_does_not_have_are_refused(nodes, message) -> None:
+    with pytest.raises(GraphError, match=message):
+        NeighborLoader(data(), [2], nodes)
+
+
 def test_what_the_loader_refuses() -> None:
+    with pytest.raises(GraphError, match="seed 1: node 30 is out of range: the graph has 30 nodes"):
+        NeighborLoader(data(), [2]).sample([0, 30])
+    for wrong in (5, None, {("a", "to", "b"): [2]}):
+        with pytest.raises(ConfigError, match="num_neighbors lists how many are drawn in each hop"):
+            NeighborLoader(data(), wrong)
     with pytest.raises(ConfigError, match="has no option replace: there are batch_sampler, batch_size"):
         NeighborLoader(data(), [2], replace=True)
     with pytest.raises(ConfigError, match="takes a Data with an edge_index, not dict"):

@@ -7,12 +7,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, sample_neighbors
+from edgewise.graphs import Graph, checks, sample_neighbors
 
 LOADING = frozenset(inspect.signature(DataLoader.__init__).parameters) - {"self", "dataset", "collate_fn"}
 
@@ -25,8 +26,10 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
                 are in a batch for themselves: indices, a mask or None for all; transform = what is done to a batch;
                 loading = options of `torch.utils.data.DataLoader`: batch_size, shuffle, num_workers, ...
     Shapes      a batch is a `Data` with edge_index [2, E'] of its own numbers, n_id [M] and e_id [E'] of the large
-                graph's, the batch_size nodes first, and the rows of all tensors of nodes and edges that `data` has
-    Errors      ConfigError for a HeteroData, and for PyTorch Geometric's options that are not there
+                graph's, the batch_size nodes first, and the rows of all tensors and arrays of nodes and edges that
+                `data` has; of a [2, E] whose name has `index` in it, the columns
+    Errors      ConfigError for a HeteroData, and for PyTorch Geometric's options that are not there; GraphError for
+                input_nodes that the graph does not have
     Edge cases  a node's edges are drawn once, without replacement; parallel edges count as often as they are there.
                 A node that a sampler gives several times to a batch has as many rows, each with draws of its own; edges
                 from it come from the first. Of data on a GPU, rows and edge_index are there, the draws on the CPU
@@ -49,6 +52,8 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
         if unknown:
             raise ConfigError(f"NeighborLoader has no option {unknown[0]}: there are {', '.join(sorted(LOADING))}")
         self.data, self.transform = data, transform
+        if isinstance(num_neighbors, dict) or not hasattr(num_neighbors, "__iter__"):
+            raise ConfigError(f"num_neighbors lists how many are drawn in each hop, as [10, 10], not {num_neighbors!r}")
         self.num_neighbors, self.num_nodes = list(num_neighbors), int(data.num_nodes)
         self.graph = Graph.from_edge_index(data.edge_index.cpu(), self.num_nodes)
         self._place: Tensor | None = None
@@ -57,14 +62,14 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
     def sample(self, nodes: Any) -> Any:
         """The batch of some nodes."""
         seeds = torch.as_tensor(nodes, dtype=torch.int64)
+        checks.in_range(seeds, self.num_nodes, "seed", "node", f"the graph has {self.num_nodes} nodes")
         n_id, index, e_id, added = self._drawn(seeds)
         batch = copy.copy(self.data)
         for name, value in self.data.to_dict().items():
-            if isinstance(value, Tensor) and name != "edge_index":
-                if self.data.is_edge_attr(name):
-                    batch[name] = value.index_select(0, e_id.to(value.device))
-                elif self.data.is_node_attr(name):
-                    batch[name] = value.index_select(0, n_id.to(value.device))
+            if name != "edge_index" and isinstance(value, Tensor | numpy.ndarray):
+                rows = e_id if self.data.is_edge_attr(name) else n_id if self.data.is_node_attr(name) else None
+                if rows is not None:
+                    batch[name] = _taken(value, rows, self.data.__cat_dim__(name, value))
         batch.edge_index, batch.num_nodes = index.to(self.data.edge_index.device), len(n_id)
         batch.n_id, batch.e_id, batch.input_id, batch.batch_size = n_id, e_id, seeds, len(seeds)
         batch.num_sampled_nodes, batch.num_sampled_edges = map(list, zip(*added, strict=True))
@@ -98,6 +103,12 @@ class NeighborLoader(DataLoader):  # type: ignore[type-arg]
         return known, torch.cat(pairs, 1), chosen if order is None else order[chosen], added
 
 
+def _taken(values: Any, rows: Tensor, dim: int) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.index_select(dim, rows.to(values.device))
+    return torch.from_numpy(numpy.take(values, rows.numpy(), axis=dim))
+
+
 def _apart(seeds: Tensor) -> list[Tensor]:
     """The places of seeds, in parts in which none repeats: those where a node is for the first time come first."""
     _, node, counts = seeds.unique(return_inverse=True, return_counts=True)
@@ -109,5 +120,9 @@ def _apart(seeds: Tensor) -> list[Tensor]:
 def _indices(nodes: Tensor | Sequence[int] | None, count: int) -> Sequence[int]:
     if nodes is None:
         return range(count)
-    chosen = torch.as_tensor(nodes)
-    return (chosen.nonzero().flatten() if chosen.dtype == torch.bool else chosen).tolist()
+    nodes = torch.as_tensor(nodes) if isinstance(nodes, numpy.ndarray) else nodes
+    if isinstance(nodes, Tensor) and nodes.dtype == torch.bool:
+        return checks.node_list(nodes, count).tolist()
+    chosen = checks.index_tensor(nodes, "input_nodes", axes=1)
+    checks.in_range(chosen, count, "input_nodes, place", "node", f"the graph has {count} nodes")
+    return chosen.tolist()
