@@ -30,7 +30,8 @@ from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 
 BESIDE = (".npz", ".py", ".md")  # the files beside an exported one: an example, a script, a description
 FORMATS = {"onnx": save_onnx, "pt2": save_pt2, "aoti": save_aoti}
-APART = 1e-4  # of 1 and the largest number: the most that a program may differ from the model on its example
+APART = 1e-4  # of 1 and the largest number: the most that a program may differ from the model on its example,
+ROUNDINGS = 8  # or so many times the dtype's precision, where that is more, as in float16
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,8 @@ def _check(model: str, expected: Mapping[str, Tensor], found: Mapping[str, Tenso
         wide = torch.promote_types(model_gives.dtype, torch.float64)  # truth values and whole numbers too
         right, given = model_gives.to(wide), found[name].to(wide)
         finite = right[right.isfinite()].abs()
-        most = APART * (1 + float(finite.max() if finite.numel() else 0))
+        rounding = ROUNDINGS * torch.finfo(model_gives.dtype).eps if model_gives.is_floating_point() else 0.0
+        most = max(APART, rounding) * (1 + float(finite.max() if finite.numel() else 0))
         if not (near := torch.isclose(given, right, rtol=0, atol=most, equal_nan=True)).all():
             apart = float((given - right)[~near].abs().max())
             raise ExportError(f"{model}: {name} of the exported program differs from the model's by {apart:.2g}")
