@@ -1,5 +1,6 @@
 """Twins of layers for edges of several types, over their options."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 import edgewise
+from edgewise.interop import convert
 from edgewise.layers.relational.types import grouped
 from interop.geometric.parity import check, graphs
 from pretend import CARD, Card
@@ -86,3 +88,17 @@ def test_hgt_on_a_card() -> None:
         for kind, t in y.items():
             assert t.device == CARD
             torch.testing.assert_close(t.to("cpu"), right[kind])
+
+
+@pytest.mark.parametrize("kind", ["RGCNConv", "FastRGCNConv"])
+@pytest.mark.parametrize("nodes", [2, 5])
+def test_rgcn_of_an_axis_in_front_is_left_to_pytorch_geometric(kind: str, nodes: int) -> None:
+    """Which takes the first axis for the nodes, and refuses most of such features."""
+    theirs, edges, types = getattr(pyg, kind)(6, 4, 3), torch.randint(0, 2, (2, 5)), torch.zeros(5, dtype=torch.int64)
+    ours, seen = convert(deepcopy(theirs)), []
+    for layer in (theirs, ours):
+        try:
+            seen.append(layer(torch.ones(2, nodes, 6), edges, types))
+        except RuntimeError as error:
+            seen.append(type(error))
+    assert seen[0] is seen[1] if isinstance(seen[0], type) else torch.equal(*seen)

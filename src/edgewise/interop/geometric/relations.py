@@ -48,7 +48,7 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         x_i = x_j if own else x_i
     if every and layer.num_blocks is not None:
         return NotImplemented
-    if is_watched(layer) or not is_plain(x_j, x_i, edge_index, edge_type):
+    if is_watched(layer) or not is_plain(x_j, x_i, edge_index, edge_type) or max(x_j.dim(), x_i.dim()) > 2:
         return NotImplemented
     senders, receivers, mean = x_j.size(0), x_i.size(0), layer.aggr == "mean"
     if layer.num_bases is not None:
