@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import io
 import os
 import stat
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from edgewise.errors import DataError
-from edgewise.files import cache_path, claimed, folder_name, gunzip, whole, write_file
+from edgewise.files import cache_path, claimed, folder_name, gunzip, reading, whole, write_file
 
 
 @pytest.fixture
@@ -168,3 +169,9 @@ def test_gzip_files_one_after_the_other_are_one():
     ):
         with pytest.raises(DataError, match=f"a.gz: .*{told}"):
             gunzip(path, content, 7 if "7" in told else 8)
+
+
+def test_a_parser_s_words_hold_no_address():
+    with pytest.raises(DataError) as error, reading("a.png", "a picture"):
+        raise ValueError(f"cannot identify image file {io.BytesIO()!r}")
+    assert str(error.value) == "a.png: not a picture (cannot identify image file)"

@@ -5,6 +5,7 @@ import errno
 import gzip
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -46,7 +47,8 @@ def reading(path: Path | str, expected: str, error: type[EdgewiseError] = DataEr
             raise
         if isinstance(cause, OSError) and str(cause.filename) == str(path):
             raise error(f"{path}: cannot be read ({cause.strerror})") from cause
-        what = " ".join(str(cause).split())[:SHOWN] or type(cause).__name__
+        said = re.sub(r"<[\w.]+ object at 0x\w+>", "", str(cause))  # a place in memory is for nobody to know
+        what = " ".join(said.split())[:SHOWN] or type(cause).__name__
         raise error(f"{path}: not {expected} ({what})") from cause
 
 

@@ -30,6 +30,13 @@ def test_a_body_is_read_up_to_its_limit() -> None:
         assert refusal.value.status == 413
 
 
+@pytest.mark.parametrize("length", ["abc", "-5", "1e3", ""])
+def test_a_length_that_is_no_number_says_nothing(length: str) -> None:
+    assert body(b"12345", length=length) == b"12345"
+    with pytest.raises(Refusal, match="longer than 10 bytes"):
+        body(b"123456", b"78901", length=length)
+
+
 @pytest.mark.parametrize(
     ("length", "waits", "parts", "left"),
     [("60", False, 6, 0), (None, False, 6, 0), (None, False, 20, 8), ("60", True, 6, 6), ("111", False, 6, 6)],

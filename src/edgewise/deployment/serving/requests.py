@@ -53,7 +53,7 @@ async def read_body(chunks: AsyncIterable[bytes], length: str | None, limits: Li
     Edge cases  one that is too long is read to its end, up to DISCARDED bytes: many clients read no answer before
     """
     refusal = Refusal(413, f"the body is longer than {limits.bytes:,} bytes: send fewer rows at a time")
-    claimed, read, body = int(length or 0), 0, bytearray()
+    claimed, read, body = int(length) if length and length.isdecimal() else 0, 0, bytearray()
     too_long = claimed > limits.bytes
     if too_long and (waits or claimed > limits.bytes + DISCARDED):
         raise refusal
