@@ -9,7 +9,7 @@ from deployment.families import FAMILIES
 from edgewise.deployment import export
 from edgewise.errors import ExportError
 from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete
-from edgewise.layers import GCN
+from edgewise.layers import GAT, GCN, GatedGCN, Marked
 
 SOME = torch.tensor([[0, 1, 2], [1, 0, 1]])
 
@@ -67,3 +67,19 @@ def test_other_numbers_beside_infinities_are_refused() -> None:
     x = torch.tensor([[1.0, 0.0], [-1.0, torch.inf]])
     with pytest.raises(ExportError, match=r"y of the exported program differs from the model's by 0\.1"):
         export(_Logarithm(apart=0.1), (Graph.from_edge_index([[0], [1]], num_nodes=2), x), "pt2")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", [GAT, GatedGCN])
+def test_a_model_in_half_precision_may_round_otherwise(kind: type[nn.Module], seed: int) -> None:
+    torch.manual_seed(seed)
+    layer, graph, inputs = kind.example()
+    made = export(layer.half().eval(), (graph, *(8 * t.half() for t in inputs)), "pt2")
+    assert made.example[1]["y"].dtype == torch.float16
+
+
+def test_a_refused_export_writes_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    layer, graph, inputs = Marked.example()
+    with pytest.raises(ExportError, match="Marked cannot be exported: what it computes next"):
+        export(layer, (graph, *inputs), "pt2")
+    assert capsys.readouterr() == ("", "")

@@ -298,13 +298,14 @@ def test_a_mask_of_a_graph_is_not_written_to() -> None:
 
 def test_some_senders_of_a_mask_are_a_mask() -> None:
     """Models cut a mask to the keys that they have: it is read so, and refused where it is added to scores."""
-    made = huggingface.mask(2, 5, 7, mask_function=lambda b, h, i, j: j <= i)
+    made: Any = huggingface.mask(2, 5, 7, mask_function=lambda b, h, i, j: j <= i)
     x = torch.randn(2, 4, 5, 8)
     ours, _ = huggingface.attention(None, x, x, x, made[:, :, :, :5])
     right = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True).transpose(1, 2)
     torch.testing.assert_close(ours, right, atol=1e-5, rtol=1e-5)
     assert made[:, :, :, :5].tolist() == made[:, :, :, :5].numpy().tolist() == made.dense()[:, :, :, :5].tolist()
     assert repr(made[0]) == repr(made.dense()[0])
+    assert deepcopy(made) is made
     for wrong in (lambda: torch.randn(2, 4, 5, 5) + made[:, :, :, :5], lambda: made.to(torch.float32)):
         with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
             wrong()

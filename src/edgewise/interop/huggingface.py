@@ -111,6 +111,9 @@ class ReadOnlyMask(Tensor):
     def tolist(self) -> Any:
         return self.dense().tolist()
 
+    def __deepcopy__(self, memo: Any) -> ReadOnlyMask:
+        return self
+
     def numpy(self, *, force: bool = False) -> Any:
         return self.dense().clone().numpy(force=force)
 
@@ -161,17 +164,18 @@ class GraphMask(ReadOnlyMask):
 class MaskView(ReadOnlyMask):
     """Some of a graph's mask, such as its first senders."""
 
-    values: Tensor
+    part: Tensor
 
     @staticmethod
-    def __new__(cls, values: Tensor) -> MaskView:
-        options = {"dtype": values.dtype, "device": values.device, "strides": values.stride()}
-        made: MaskView = Tensor._make_wrapper_subclass(cls, values.shape, **options)
-        made.values = values
+    def __new__(cls, part: Tensor) -> MaskView:
+        made: MaskView = Tensor._make_wrapper_subclass(
+            cls, part.shape, part.stride(), dtype=part.dtype, device=part.device
+        )
+        made.part = part
         return made
 
     def dense(self) -> Tensor:
-        return self.values
+        return self.part
 
 
 def mask(
