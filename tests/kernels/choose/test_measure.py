@@ -62,7 +62,7 @@ def test_a_disturbed_pass_is_made_up_for_by_the_next_ones(folder, monkeypatch):
     slow = replace(machine, edges=machine.edges / 8, launch=machine.launch * 8)
     passes = iter([slow, replace(machine, edges=machine.edges / 1.1), machine, slow])
     monkeypatch.setattr(measure.Bench, "measured", lambda self, _: next(passes))
-    assert measure.calibrate()["cpu"] == machine
+    assert measure.calibrate()["cpu"] == measure.beside_readings(machine)
     assert next(passes) == slow  # the second and the third agreed
 
 
@@ -74,7 +74,19 @@ def test_passes_end_where_none_agrees(folder, monkeypatch):
         return replace(machine, flops=machine.flops * 2 ** len(count))
 
     monkeypatch.setattr(measure.Bench, "measured", measured)
-    assert measure.calibrate()["cpu"].flops == machine.flops * 2**measure.PASSES
+    fastest = replace(machine, flops=machine.flops * 2**measure.PASSES)
+    assert measure.calibrate()["cpu"] == measure.beside_readings(fastest)
+
+
+def test_speeds_are_those_assumed_by_how_much_faster_a_machine_reads():
+    assumed = machines.ASSUMED["cpu"]
+    read = replace(assumed, **measure.READINGS)
+    assert asdict(measure.beside_readings(read)) == pytest.approx(asdict(assumed))
+    twice = measure.beside_readings(replace(read, bandwidth=2 * read.bandwidth, gather_fresh=1.0))
+    assert twice.bandwidth == pytest.approx(2 * assumed.bandwidth)
+    assert twice.gather_fresh == pytest.approx(
+        2 * assumed.gather_fresh
+    )  # which no probe reads alike twice
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cpu": {"flops": "fast"}}', "not json"])

@@ -25,11 +25,11 @@ MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
 # of a head's bias, and of whether it is dropped; for a receiver and a group of heads; for each number of a node; and
 # launches. All fitted
 ATTEND = (2.1, 23, 250, 195, 45, 1870, 9.6, 4.1)
-# Operations of a sum: for each number of an edge, more of an extreme that is weighted by heads; for an edge; for a
-# receiver; for each number of a node. Launches: of a sum, more where each head has a weight, and for the division of a
-# mean's gradient. All fitted
-SUM = (1.4, 30, 32, 75, 13, 2.5, 0.5, 1)
-COLLECT = (12, 5.3)  # operations for each number of messages, and launches; fitted
+# Operations of a sum: for each number of an edge, more where each head has a weight, and of an extreme of these; for an
+# edge, more with a weight; for a receiver; for each number of a node. Launches: of a sum, more where each head has a
+# weight, and for the division of a mean's gradient. All fitted
+SUM = (2.75, 2.7, 30, 29, 67, 890, 11, 3.3, 1.9, 0.5)
+COLLECT = (10, 300, 5.3)  # operations for each number of messages and for an edge, and launches; fitted
 
 
 def cost(call: Call) -> Cost:
@@ -53,21 +53,24 @@ def cost(call: Call) -> Cost:
         )
         return plain if call.score.vectors is None else plain + vectors.cost(call)
     if isinstance(call, Aggregate):
-        number, extreme, term, row, end, launches, heads, mean = SUM
+        number, of_heads, extreme, term, weighted, row, end, launches, heads, mean = SUM
         own, size, weight = call.x.numel() // max(1, graph.num_senders), call.x.element_size(), call.weight
         batch = call.x.shape[: call.node_axis].numel()
         launches += mean if call.reduce == "mean" else 0
         if weight is not None:
-            launches += heads if weight.ndim > 1 else 0
-            number += extreme if weight.ndim > 1 and call.reduce in ("max", "min") else 0
-        work = count * (number * own + term * batch) + row * graph.num_receivers
+            term += weighted
+            if weight.ndim > 1:
+                launches += heads
+                number += of_heads + (extreme if call.reduce in ("max", "min") else 0)
+        work = count * (number * own + term * batch) + row * batch * graph.num_receivers
         work += end * own * (graph.num_receivers + graph.num_senders)
         held, rows = size * call.x.numel(), size * count * own
         return Cost(edges=int(work), rows=rows, held=held, bytes=listing(graph), launches=launches)
     if isinstance(call.message, Message):
         return networks.cost_of(call, cost)
-    number, launches = COLLECT
-    return Cost(edges=number * call.m_ij.numel(), launches=launches)
+    number, term, launches = COLLECT
+    m_ij = call.m_ij
+    return Cost(edges=number * m_ij.numel() + term * m_ij.shape[:-1].numel(), launches=launches)
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:

@@ -33,8 +33,9 @@ END = 6  # bytes for each number of a node; fitted
 CALL, CARD_CALL = 10, 21  # launches of attention: fitted; on a GPU, by an H100's host
 CARD_COLLECT, CARD_SUM = 4, 6  # and of sums there; counted
 # Operations of a sum on a CPU: for each number of an edge, more where each head has a weight, and of an extreme; for an
-# edge; for each number of a node; and launches. All fitted
-SUM = (2.6, 56, 202, 20, 18, 3.6)
+# edge, and with a weight for an edge of each member of a batch; for a receiver; for each number of a node, and more of
+# a mean; and launches. All fitted
+SUM = (4.3, 82, 202, 9, 147, 500, 18, 16, 4.8)
 # Bytes of messages on a CPU: for each number, more of an extreme, and in a batch; for an edge. Launches: and more of an
 # extreme, and in a batch. All fitted
 COLLECT = (5.3, 57, 4, 210, 0.57, 4.1, 1)
@@ -64,11 +65,15 @@ def cost(call: Call) -> Cost:
     own, size = call.x.numel() // max(1, call.graph.num_senders), call.x.element_size()
     numbers = edges * call.x.numel() // max(1, call.graph.num_senders)
     if call.graph.device.type != "cuda":
-        number, heads, extreme, term, end, launches = SUM
+        number, heads, extreme, term, weighted, row, end, of_mean, launches = SUM
+        batch = call.x.shape[: call.node_axis].numel()
         number += extreme if call.reduce in ("max", "min") else 0
         if call.weight is not None:
             number += heads * (call.weight.ndim > 1)
-        work = number * numbers + term * edges + end * own * (call.graph.num_receivers + call.graph.num_senders)
+            term += weighted * batch
+        end += of_mean if call.reduce == "mean" else 0
+        work = number * numbers + term * edges + row * batch * call.graph.num_receivers
+        work += end * own * (call.graph.num_receivers + call.graph.num_senders)
         return Cost(
             edges=int(work),
             rows=size * numbers,
