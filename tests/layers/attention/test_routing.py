@@ -1,5 +1,6 @@
 """Attention inside clusters against its equation, its moving centres, and where it must equal full attention."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -128,6 +129,16 @@ def test_nobody_hears_the_future():
     other = torch.cat([x[:20], torch.randn(10, 8, dtype=torch.float64)])
     assert torch.allclose(layer(causal(30), x)[:20], layer(causal(30), other)[:20], atol=1e-12)
     assert not torch.allclose(layer(complete(30), x)[:20], layer(complete(30), other)[:20], atol=1e-3)
+
+
+def test_nobody_hears_the_future_or_another_text_while_training():
+    """The centres move at once to where the last call's vectors were, and not the call's own."""
+    x = leaf(30, 8).detach()
+    other = torch.cat([x[:20], torch.randn(10, 8, dtype=torch.float64)])
+    for graph in (causal(30), Graph.batch([causal(20), causal(10)]), Graph.batch([complete(20), complete(10)])):
+        layer = RoutingAttention(8, 2, Centroids(2, 4, count=3, decay=0.0), size=4).double()
+        first, second = (copy.deepcopy(layer)(graph, features)[:20] for features in (x, other))
+        assert torch.allclose(first, second, atol=1e-12)
 
 
 @pytest.mark.parametrize("pattern", [causal, partial(window, radius=3, sides="past"), partial(strided, stride=3)])

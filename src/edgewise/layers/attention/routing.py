@@ -75,7 +75,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, or for a size below 1
     Edge cases  a node that is in no cluster, or has no senders there, gets the output bias. While training, the centres
-                follow the queries and keys of every call. Not permutation-equivariant in a causal graph
+                follow the queries and keys of every call, after it. Not permutation-equivariant in a causal graph
     Cost        on a graph by ranges, O(N K C) for the clusters and O(K size² C) or O(N size C) for attention, a head;
                 with K = size = √n, O(n √n C) altogether; on other graphs edge by edge
     Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
@@ -99,9 +99,9 @@ class RoutingAttention(GroupedAttention[Centroids]):
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         batch, heads = q.shape[:-3], q.shape[-2]
         q, k, v = (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
-        if self.training:
-            self.grouping.follow(q, k)
         routed = self.routed(graph, q, k)
+        if self.training:
+            self.grouping.follow(q, k)  # for the next call: in this one they would tell a node of later ones
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
         q_i, k_j, v_j = q[routed.receivers, None], k[routed.senders, None], v[routed.senders, None]  # [places, 1, C]
         y = attend(routed.graph, q_i, k_j, v_j).squeeze(1)
