@@ -1,7 +1,7 @@
 """Vectors of length 1."""
 
+import torch
 from torch import Tensor
-from torch.nn import functional
 
 from edgewise.kernels.operator.layout import widened
 
@@ -11,10 +11,12 @@ def unit(x: Tensor) -> Tensor:
 
     Equation    y = x / ‖x‖
     Shapes      x [*, C] -> [*, C]
-    Edge cases  half precisions go through float32: in float16 the ε that keeps 0 from 0 / 0 is 0 itself
+    Edge cases  0 has the gradient of y = x; no vector is divided by less than 1e-12. Half precisions go through
+                float32, since in float16 that is 0 itself
 
-    >>> import torch
     >>> unit(torch.tensor([[0.0, -5.0], [0.0, 0.0]])).tolist()
     [[0.0, -1.0], [0.0, 0.0]]
     """
-    return functional.normalize(widened(x), dim=-1).to(x.dtype)
+    wide = widened(x)
+    length = wide.norm(dim=-1, keepdim=True)
+    return (wide / torch.where(length > 0, length.clamp(min=1e-12), 1)).to(x.dtype)
