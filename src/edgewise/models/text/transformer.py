@@ -312,6 +312,7 @@ ATTENTIONS: dict[str, Attention] = {
     "performer-hyperbolic": _with_shared_keys(partial(_performer, layers.HyperbolicFeatures)),
     "performer-relu": _with_shared_keys(partial(_performer, layers.ReLUFeatures)),
 }
+BACKWARDS = ("strided-heads", "fixed-heads")  # a node attends to those before it, whatever the graph
 
 
 RELATIVE: dict[str, type[layers.MultiHeadAttention]] = {
@@ -383,5 +384,11 @@ def _check(settings: TransformerSettings, signature: Signature) -> None:
         raise ConfigError(
             f"positions={named!r} is a bias, which only attention='softmax' takes: for another attention "
             "choose none, sinusoidal, learned or rotary"
+        )
+    attention = Choice.of(settings.attention).name
+    if attention in BACKWARDS and settings.readout in ("class", "first"):
+        raise ConfigError(
+            f"attention={attention!r} looks back, and readout={settings.readout!r} is the first node, which would "
+            "know itself alone: choose another readout, for example mean"
         )
     check_readout(settings.readout, signature)
