@@ -53,6 +53,18 @@ def test_degree_coordinates_are_those_of_both_ends():
     assert torch.allclose(coordinates(graph, torch.float64), expected)
 
 
+def test_a_narrow_gaussian_is_finite_in_float16():
+    """Its variance of 10⁻⁸ is 0 there, and the distance from the mean, 10⁸ variances, infinite."""
+    pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+    layer = MoNet(1, 1, kernels=1, dimensions=1).half()
+    layer.mean.data.fill_(0.5)
+    layer.deviation.data.fill_(1e-4)
+    y = layer(pair, torch.ones(2, 1).half(), torch.tensor([[0.5], [1.5]]).half())
+    assert y.dtype == torch.float16
+    y.sum().backward()
+    assert y.isfinite().all() and all(p.grad.isfinite().all() for p in layer.parameters())
+
+
 def test_a_narrow_gaussian_hears_only_neighbours_at_its_mean():
     star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
     layer = MoNet(1, 1, kernels=1, dimensions=1).double()

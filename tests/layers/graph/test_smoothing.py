@@ -51,6 +51,16 @@ def test_pair_norm_keeps_the_mean_distance_of_pairs():
         assert torch.cdist(y, y).square().sum().item() == pytest.approx(2 * 34**2, rel=0.2 if scale < 1 else 1e-6)
 
 
+def test_pair_norm_in_float16_has_the_lengths_and_gradients_of_float32():
+    graph = Graph.batch([CLUB, complete(1)])
+    x = (1000 * leaf(35, 3).detach()).half().requires_grad_()
+    y, expected = PairNorm()(graph, x), PairNorm()(graph, x.float())
+    assert y.dtype == torch.float16
+    torch.testing.assert_close(y.float(), expected, rtol=1e-2, atol=1e-2)
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    assert dx.isfinite().all()
+
+
 def test_a_virtual_node_is_a_node_joined_to_all():
     mlp, x = MLP([3, 5, 3]).double(), leaf(37, 3)
     expected = torch.cat([x[:34] + mlp(x[:34].sum(0)), x[34:] + mlp(x[34:].sum(0))])

@@ -7,6 +7,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
+from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import degrees_of_senders
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_real
@@ -97,7 +98,8 @@ class MoNet(nn.Module):
             u = self.coordinates(graph, theta_x.dtype, **paired)
         check_edges(graph, u, self.mean.shape[1])
         check_real(u)
-        distance = (u.unsqueeze(-2) - self.mean).square() / (self.deviation.square() + 1e-15)
+        u, deviation = widened(u), widened(self.deviation)  # whose squares float16 does not hold
+        distance = (u.unsqueeze(-2) - self.mean).square() / (deviation.square() + 1e-15)
         weight = (-0.5 * distance.sum(-1)).exp().to(theta_x.dtype)  # [E, K]
         return both_sides(graph, x, self.root)[0] + aggregate(graph, theta_x, weight, reduce="mean").sum(-2)
 

@@ -10,6 +10,7 @@ from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
+from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
 from edgewise.layers.plain.examples import Example, small_example
@@ -50,7 +51,7 @@ class PairNorm(nn.Module):
     Symbols     scale = s; ε = 1e-5
     Shapes      x [*, N, C] -> [*, N, C]
     Errors      ShapeError when x does not fit the graph
-    Edge cases  a graph of one node gives 0
+    Edge cases  a graph of one node gives 0. Of features in half precision lengths are computed in float32
     Cost        O(N C)
     Differs     none; PyTorch Geometric takes a batch of graphs for one, here each has its own mean and length
     Reference   Zhao & Akoglu, "PairNorm: tackling oversmoothing in GNNs", 2020, (10)-(11)
@@ -72,8 +73,8 @@ class PairNorm(nn.Module):
         check_real(x)
         members = graph.membership()
         x = x - spread(graph, aggregate(members, x, reduce="mean"))
-        length = aggregate(members, x.square().sum(-1, keepdim=True), reduce="mean")
-        return self.scale * x * spread(graph, (length + 1e-5).rsqrt())
+        length = aggregate(members, widened(x).square().sum(-1, keepdim=True), reduce="mean")
+        return self.scale * x * spread(graph, (length + 1e-5).rsqrt()).to(x.dtype)
 
     @staticmethod
     def example() -> Example:
