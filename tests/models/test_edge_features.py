@@ -68,6 +68,14 @@ def test_the_order_of_nodes_and_edges_does_not_matter(reader, whole):
         torch.testing.assert_close(y, expected if whole else expected[nodes], rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_kinds_of_edges_are_one_hot_features(reader):
+    model, (x, _) = build(reader, whole=False, edges=3).eval(), features(GRAPH)
+    kinds = torch.tensor([0, 1, 2, 0, 1, 2, 2, 1, 0])
+    one_hot = torch.eye(3, dtype=torch.float64)[kinds]
+    torch.testing.assert_close(model(GRAPH, x, kinds), model(GRAPH, x, one_hot), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("reader", ["gine", "gated-gcn"])
 def test_a_sample_of_all_neighbours_is_the_whole_graph(reader):
     """And a sample takes its own edges' features from those of the large graph."""

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from edgewise import layers
 from edgewise.configuration import OneOf
@@ -79,3 +81,13 @@ def _feed_forward(activation: str) -> Callable[..., nn.Module]:
 GATES = {"swiglu": "silu", "geglu": "gelu-tanh"}  # the gated networks, and the activation of their gates
 # By the activation, or as a gated network.
 FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, *GATES)}
+
+
+def features_of_edges(e: Tensor | None, edges: int, dtype: torch.dtype) -> Tensor | None:
+    """Features of edges as numbers: kinds of edges, e [E] int64, become one-hot, [E, edges].
+
+    >>> features_of_edges(torch.tensor([1]), 2, torch.float32)
+    tensor([[0., 1.]])
+    """
+    kinds = edges and isinstance(e, Tensor) and e.ndim == 1 and e.dtype == torch.int64
+    return functional.one_hot(e, edges).to(dtype) if kinds and e is not None else e

@@ -9,7 +9,6 @@ from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
@@ -19,7 +18,7 @@ from edgewise.graphs.store.layout import scratch
 from edgewise.layers.plain.embedding import Embedding
 from edgewise.layers.plain.unit import unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
-from edgewise.models.parts import Activation
+from edgewise.models.parts import Activation, features_of_edges
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
 AnyGraph = Graph | Sample | LayerSample | Neighborhood
@@ -176,9 +175,8 @@ class GNN(nn.Module):
         if isinstance(graph, Neighborhood):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
-        if e is not None and not e.is_floating_point() and Choice.of(self.settings.layer).name not in RELATIONAL:
-            edges = cast(Features, self.signature).edges
-            e = functional.one_hot(e, edges).to(x.dtype)
+        if Choice.of(self.settings.layer).name not in RELATIONAL:
+            e = features_of_edges(e, getattr(self.signature, "edges", 0), x.dtype)
         types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
         first: Tensor | None = None

@@ -9,7 +9,7 @@ from edgewise.configuration import OneOf, chosen, known
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
-from edgewise.models.parts import Activation, Norm
+from edgewise.models.parts import Activation, Norm, features_of_edges
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -55,8 +55,8 @@ class GraphNetworkModel(nn.Module):
     Equation    (x, e, u) = encode(x, e, u);  (x, e, u) ← (x, e, u) + block_l(norm(x, e, u)) for l = 1..L
                 on nodes: output = W x + b;  on graphs: output = W u + b
     Symbols     encode, blocks[l].block = `GraphNetwork`s with an MLP of one hidden layer for each update; decode = W, b
-    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where edges have features, and
-                u [*, G, signature.whole] where graphs as a whole have)
+    Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where edges have features, or e [E] int64, the kind of
+                each edge, which becomes one-hot, and u [*, G, signature.whole] where graphs as a whole have features)
                 -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
     Errors      ConfigError for settings that do not fit, or a task of tokens
     Edge cases  an isolated node reads the whole only
@@ -83,7 +83,7 @@ class GraphNetworkModel(nn.Module):
         self.decode = nn.Linear(width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
-        x, e, u = self.encode.update(graph, x, e, u)
+        x, e, u = self.encode.update(graph, x, features_of_edges(e, self.signature.edges, x.dtype), u)
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)

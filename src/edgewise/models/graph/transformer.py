@@ -14,7 +14,7 @@ from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.models.parts import BLOCKS, OneResidual, PostNorm, PreNorm, Readout
+from edgewise.models.parts import BLOCKS, OneResidual, PostNorm, PreNorm, Readout, features_of_edges
 from edgewise.models.signature import Features, Signature, accepted, check_readout
 
 
@@ -124,8 +124,8 @@ class GraphTransformer(nn.Module):
     Symbols     embed = W_0, b_0; blocks[l] = GT_{l+1}: one of BLOCKS around one of ATTENTIONS, or `GPS` with GIN for
                 its messages; head = W, b. With edge features, which edge = W_e, b_e embeds: `EdgeTransformerBlock`,
                 or `GPS` with GINE; loop = E_0 of a self-loop that "neighbors" adds
-    Shapes      x [*, N, inputs] or SparseFeatures (, e [E, signature.edges] in the graph's edge order)
-                -> [*, N, outputs], with a readout [*, G, outputs]
+    Shapes      x [*, N, inputs] or SparseFeatures (, e [E, signature.edges] in the graph's edge order, or e [E] int64,
+                the kind of each edge, which becomes one-hot) -> [*, N, outputs], with a readout [*, G, outputs]
     Errors      ConfigError for settings that do not fit the task or one another, or a task of tokens
     Edge cases  "neighbors" and "weighted" add self-loops where missing, as (5.18) does, the latter with a weight of 1
     Cost        O(L (N width² + E width)) time for "neighbors"; the others O(L (N width² + Σ n² width))
@@ -162,6 +162,7 @@ class GraphTransformer(nn.Module):
         self.head = nn.Linear(settings.width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
+        e = features_of_edges(e, self.signature.edges, x.dtype)
         h: Tensor = self.embed(layers.dropout(x, self.settings.dropout, self.training))
         if self.encoding is not None:
             h = self.encoding(graph, h)
