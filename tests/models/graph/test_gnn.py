@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from edgewise import ConfigError, Graph, causal, complete, record
 from edgewise.configuration import Choice, OneOf
-from edgewise.graphs import importance, sample_layers, sample_neighbors
+from edgewise.graphs import Neighborhood, importance, sample_layers, sample_neighbors
 from edgewise.layers import GAT, GCN, NORMS, READOUTS, EdgeStream, SparseFeatures, renormalised
 from edgewise.models import GNN, GRAPH_LAYERS, Features, GNNSettings, Tokens
 
@@ -272,6 +272,15 @@ def test_a_virtual_node_follows_every_hidden_layer_and_joins_nodes_without_a_pat
     sample = sample_neighbors(GRAPH, torch.tensor([0]), [2, 2, 2])
     with pytest.raises(ConfigError, match="virtual node"):
         model(sample, x[sample.nodes])
+
+
+def test_nearest_nodes_are_not_searched_in_parts_of_a_graph():
+    model, x = GNN(GNNSettings("dynamic-edge-conv", width=4, depth=2), NODES).eval(), torch.randn(5, 6)
+    sample = sample_neighbors(GRAPH, torch.tensor([0]), [2, 2])
+    with pytest.raises(ConfigError, match="'dynamic-edge-conv' read all nodes of a graph, and a sample"):
+        model(sample, x[sample.nodes])
+    with pytest.raises(ConfigError, match="'dynamic-edge-conv' and the norm 'pair' read all nodes of a graph at once"):
+        model(Neighborhood(GRAPH, torch.tensor([0])), x)
 
 
 def test_an_mlp_behind_the_mean_of_a_gcn_is_equation_5_6():

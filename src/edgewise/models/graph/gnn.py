@@ -215,11 +215,9 @@ class GNN(nn.Module):
 
     def _by_layer(self, among: Neighborhood, x: Tensor) -> Tensor:
         """Exact outputs of some nodes: each layer for all nodes that the next one reads, before the next one."""
-        whole = self.signature.whole_graph or len(self.virtual) > 0
-        if whole or any(isinstance(norm, layers.PairNorm) for norm in self.norms):
-            raise ConfigError(
-                "a readout, a virtual node and the norm 'pair' read all nodes of a graph at once: it is too large"
-            )
+        if self.signature.whole_graph or any(not getattr(part, "local", True) for part in self.modules()):
+            what = "a readout, a virtual node, the layer 'dynamic-edge-conv' and the norm 'pair'"
+            raise ConfigError(f"{what} read all nodes of a graph at once: it is too large")
         if _streams(self.settings):
             raise ConfigError("this graph is too large for features that layers hand on with its edges: stream=false")
         if self.jump is not None:
@@ -268,8 +266,9 @@ class GNN(nn.Module):
             known: tuple[Any, ...] = () if e is None else (e,)
             known = known if types is None else (e, types)
             return [(graph, known)] * (depth - 1) + [(graph, () if self.signature.whole_graph else known)]
-        if len(self.virtual):
-            raise ConfigError("a virtual node reads all nodes of a graph, and a sample has some of them")
+        if any(not getattr(layer, "local", True) for layer in (*self.virtual, *self.hidden, self.output)):
+            what = "a virtual node and the layer 'dynamic-edge-conv' read all nodes of a graph"
+            raise ConfigError(f"{what}, and a sample has some of them")
         if _streams(self.settings):
             raise ConfigError(
                 "layers hand features of edges on, and sampled hops have no edges in common: stream=false"
