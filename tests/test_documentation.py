@@ -7,6 +7,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -77,6 +78,26 @@ def test_a_command_is_one_that_edgewise_takes(page: str, line: str) -> None:
     args = command_line.parse(words) if "--help" not in words or len(words) > 2 else None
     if args is not None and args.command == "train":
         options.configure(recipes.read(args.recipe), args.sections)
+
+
+def test_every_option_of_a_command_is_on_a_page() -> None:
+    parser, commands = command_line.build_parser()
+    options = {flag for one in (parser, *commands.values()) for flag in one._option_string_actions}
+    assert options - {"-h", *re.findall(r"--[a-z][a-z.-]*[a-z]", "\n".join(TEXT.values()))} == set()
+
+
+def test_the_page_on_the_architecture_names_every_folder_of_a_floor() -> None:
+    page = TEXT["docs/architecture.md"]
+    floors = [floor for floor in (ROOT / "src" / "edgewise").iterdir() if floor.name not in ("tasks", "testing")]
+    folders = [place.parent.name for floor in floors for place in floor.glob("*/__init__.py")]
+    assert "relational" in folders and [name for name in folders if f"`{name}/`" not in page] == []
+
+
+def test_the_tests_that_are_left_out_are_those_that_contributing_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    left_out = re.findall(r"not (\w+)", project["tool"]["pytest"]["ini_options"]["addopts"])
+    named = re.findall(r"^    \.venv/bin/pytest -m (\w+)", TEXT["CONTRIBUTING.md"], re.MULTILINE)
+    assert sorted(named) == sorted(left_out)
 
 
 @pytest.mark.parametrize("page", TEXT)

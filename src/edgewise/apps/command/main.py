@@ -70,7 +70,10 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
     demo = add("demo", "train one attention on text, images and a social network")
     demo.add_argument(
-        "--run", type=folder, metavar="FOLDER", help="where to put the runs and the report (default: runs/demo)"
+        "--run",
+        type=folder,
+        metavar="FOLDER",
+        help="where to put the runs and the report (default: runs/demo, or where that is taken runs/demo-2, ...)",
     )
 
     listing = add("list", "show the systems and the recipes, or one table in full")
@@ -82,7 +85,13 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     number(train, "--seeds", "N", 1, 1000, 1, "repeat with N seeds: mean ± standard deviation")
     number(train, "--folds", "N", 2, 1000, None, "repeat with task.fold = 0 to N - 1, each with its own seed")
-    train.add_argument("--run", type=folder, metavar="FOLDER", help="the run folder (default: runs/RECIPE-SEED)")
+    train.add_argument(
+        "--run",
+        type=folder,
+        metavar="FOLDER",
+        help="the run folder, of several runs the one that holds theirs, seed-N (default: runs/RECIPE-SEED, or where "
+        "that is taken runs/RECIPE-SEED-2, ...)",
+    )
     train.add_argument("--print-config", action="store_true", help="print the recipe as it would be trained, and stop")
     train.add_argument("-h", "--help", action="store_true", help="show this help; with a RECIPE, all of its options")
 
@@ -90,7 +99,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 
     resume = add("resume", "go on with an interrupted run, bit for bit")
     evaluate = add("evaluate", "measure a run on its validation and test data")
-    predict = add("predict", "predict for one input")
+    predict = add("predict", "predict for one input, or for all of a file or a folder")
     generate = add("generate", "let a model continue a text, or write new graphs or images")
     for command in (resume, evaluate, predict, generate):
         command.add_argument("run", metavar="RUN", help="a run folder")
@@ -106,8 +115,8 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     explanation.add_argument("run", metavar="RUN", help="a run folder")
     explanation.add_argument("input", metavar="INPUT", help="an input, as `edgewise predict` reads it")
     explanation.add_argument("--method", default="integrated-gradients", metavar="METHOD", help=METHODS)
-    number(explanation, "--layer", "N", 0, 10_000, None, "of the method attention: a layer, counted from 0 (the last)")
-    number(explanation, "--head", "N", 0, 10_000, None, "of the method attention: a head, counted from 0 (their mean)")
+    number(explanation, "--layer", "N", 0, 10_000, None, "of the method attention: a layer, from 0 (default: the last)")
+    number(explanation, "--head", "N", 0, 10_000, None, "of the method attention: a head, from 0 (default: their mean)")
     explanation.add_argument(
         "--target",
         help="a class by its name, or an output's number (default: the likeliest); of several targets one by its name "
@@ -115,7 +124,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     )
     explanation.add_argument("--out", metavar="PAGE", help="where to write it (default: in the run's explanations)")
     explanation.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
-    generate.add_argument("--prompt", default="\n", help="the text to continue")
+    generate.add_argument("--prompt", default="\n", help="the text to continue (default: a new line)")
     number(generate, "--steps", "N", 1, 1_000_000, 200, "tokens to add: characters, bytes or byte pairs")
     generate.add_argument(
         "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
@@ -196,7 +205,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     check.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5")
     check.add_argument("--pairs", metavar="FILE", help="of expressiveness: your own pairs, in graph6, two lines a pair")
     number(check, "--train", "STEPS", 0, 100_000, 0, "of expressiveness: train on each pair first")
-    number(check, "--relabellings", "N", 1, 10_000, None, "of expressiveness: renumbered copies of each graph (100)")
+    number(check, "--relabellings", "N", 1, 10_000, None, "of expressiveness: copies of each graph (default: 100)")
     add_options(add("store", "build, show or check a graph on disk, larger than memory", STORE))
     add("doctor", "show what is installed and what runs here", DOCTOR)
     return parser, made
