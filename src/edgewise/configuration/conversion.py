@@ -175,6 +175,8 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 def _read(text: Text, hint: Any, arguments: tuple[Any, ...]) -> Any:
     if hint is str or (get_origin(hint) is Literal and text in arguments):
         return str(text)
+    if text == "None" and type(None) in arguments:  # as the descriptions of options call it; YAML's is null
+        return None
     try:
         value = parse_yaml(text, "")
     except ConfigError:
@@ -219,7 +221,7 @@ _KINDS = {
     int: "an integer",
     float: "a number",
     str: "text",
-    type(None): "nothing",
+    type(None): "null",
     Path: "a path",
 }
 
