@@ -85,6 +85,16 @@ def a_kind(value: object) -> str:
     return f"{'an' if name.lower().startswith(('a', 'e', 'i', 'o', 'nd')) else 'a'} {name}"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    Example
+        >>> counted(1, "row"), counted(2000, "row")
+        ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
 def installing(name: str) -> str:
     """The command that installs an optional part: in a clone the clone's own, elsewhere pip's."""
     clone = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
-from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
+from edgewise.errors import CheckpointError, ConfigError, NonFiniteError, counted
 from edgewise.files import path_of
 from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
@@ -80,7 +80,7 @@ def resume(run: Path | str, *, progress: bool = True, accept: bool = False, fold
     world.once(lambda: check(run, accept))
     if (result := finished(run)) is not None:
         if progress:
-            say(f"{run} is finished: it was trained for {result.steps} steps")
+            say(f"{run} is finished: it was trained for {counted(result.steps, 'step')}")
         return result
     with world.together(run):
         return Trainer(config, run, world, accept).fit(progress)

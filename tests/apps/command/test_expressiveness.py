@@ -148,7 +148,7 @@ def test_your_own_pairs_are_read_from_graph6(tmp_path, capsys):
     command = ["check", "expressiveness", "pair-network", "--pairs", str(path), "--relabellings", "2"]
     assert main([*command, "--train", "1"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert "trained for 1 steps on each pair" in printed[0]
+    assert "trained for 1 step on each pair" in printed[0]
     assert printed[2].split() == ["own.g6", "4", "2", "0", "1", "1", "0"]
     assert printed[3] == "  not told apart: pairs 2"
 

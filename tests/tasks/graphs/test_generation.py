@@ -184,7 +184,7 @@ def test_graphs_are_printed_drawn_and_returned():
     assert [graph.get("links") for graph in values["graphs"]] == links
     valid = [TASK.family.valid(first), TASK.family.valid(second), False, False]
     assert [graph["valid"] for graph in values["graphs"]] == valid
-    assert text.splitlines()[2:] == ["2: 2 nodes, 1 links, not valid", "3: the sequence does not end, not valid"]
+    assert text.splitlines()[2:] == ["2: 2 nodes, 1 link, not valid", "3: the sequence does not end, not valid"]
     assert drawings["drawing"].name == "generated-3"
     members = drawings["drawing"].figure.members
     assert [graph.num_receivers for graph, _ in members] == [first.num_receivers, second.num_receivers, 2]

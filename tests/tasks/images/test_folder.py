@@ -130,7 +130,7 @@ def test_train_evaluate_predict_and_export(tmp_path, capsys) -> None:
     }
     assert (after.images.mean, after.images.deviation) == (first.images.mean, first.images.deviation)
     assert main(["evaluate", str(run)]) == 0
-    assert "1 images with a label are in no part of the run's split" in capsys.readouterr().err
+    assert "images with a label in no part of the run's split" in capsys.readouterr().err
     trained = deployment.load(run)
     out = tmp_path / "answers.csv"
     assert main(["predict", str(run), str(tmp_path / "more" / "blue"), "--out", str(out)]) == 0

@@ -50,9 +50,9 @@ def test_changed_files_move_no_link_and_no_scale_and_are_said(run, capsys) -> No
     told = capsys.readouterr().err
     for line in (
         "nodes.csv has changed since the run was trained",
-        "1 links are no longer there: they leave test",
-        "1 pairs without a link are linked: they leave valid",
-        "2 links are in no part of the run's split: no model reads them",
+        "left out of test: 1 link, no longer there",
+        "left out of valid: 1 pair, linked now",
+        "2 links in no part of the run's split, read by no model",
     ):
         assert line in told
     assert isinstance(trained.task, OwnLinks)

@@ -50,8 +50,8 @@ def test_a_run_s_parts_and_scales_are_taken_whatever_has_become_of_the_file(tmp_
     for split in splits:
         names = {changed.names[row] for row in parts[split].tolist()}
         assert names == {rows.names[row] for row in splits[split].tolist()}
-    assert any("1 texts with a label are in no part" in change for change in changes)
-    assert any("the labels w are none of the run's" in change for change in changes)
+    assert any("by which nothing is measured: 1" in change for change in changes)
+    assert any("texts with other labels than the run's count as unlabelled: w" in change for change in changes)
 
 
 def test_numbers_among_which_a_few_cells_are_none_are_a_mistake(tmp_path) -> None:

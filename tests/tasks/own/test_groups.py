@@ -14,7 +14,7 @@ def test_rows_come_by_example_and_twice_is_once(tmp_path) -> None:
     members = read_members(table, ["a", "b"], "graph", "", set(), None, problems)
     assert problems == [] and members.names == ["y", "z", "x", "y"] and members.groups == ["a", "a", "b", "b"]
     assert members.sizes.tolist() == [2, 2] and members.columns[0].values.tolist() == [2, 3, 1, 4]
-    assert "nodes.csv: 1 rows are there twice, and read once" in members.notes
+    assert "nodes.csv: 1 repeated row, read once" in members.notes
     table.write_text("graph,id,size\nb,x,1\na,y,2\nb,x,9\n", encoding="utf-8")
     read_members(table, ["a", "b"], "graph", "", set(), None, problems)
     assert problems == [f"{table}: line 4: 'x' of 'b' is there twice, with other cells in line 2"]

@@ -65,7 +65,7 @@ def test_a_row_more_does_not_redraw_the_split(tmp_path, capsys) -> None:
     after, said = evaluated(run, capsys)
     assert {split: before[split] for split in ("valid", "test")} == {split: after[split] for split in ("valid", "test")}
     assert "nodes.csv has changed since the run was trained" in said
-    assert "1 nodes with a label are in no part of the run's split" in said
+    assert "nodes with a label in no part of the run's split, by which nothing is measured: 1" in said
     again = training.load_run(run).task.splits
     assert all(first[split].tolist() == again[split].tolist() for split in first)
     assert len(node_folder(str(place)).splits["train"]) == 37  # a new run has a new split
@@ -166,9 +166,9 @@ def test_lost_nodes_lost_labels_and_new_classes_are_said(tmp_path) -> None:
     (place / "edges.csv").write_text("\n".join(kept) + "\n", encoding="utf-8")
     task = node_folder(str(place), like=str(run))
     said = "\n".join(task.changes)
-    assert f"{lost} of the run's split are no longer there" in said
-    assert "of the train split have no label now" in said and blank in said and strange in said
-    assert "the labels w are none of the run's" in said
+    assert f"no longer there, of the run's split: {lost}" in said
+    assert "without a label now, of the train split: " in said and blank in said and strange in said
+    assert "nodes with other labels than the run's count as unlabelled: w" in said
     assert len(task.splits["train"]) == len(parts.splits["train"]) - 3
 
 

@@ -60,7 +60,7 @@ def test_decimal_commas_of_a_target_are_numbers(tmp_path) -> None:
 def test_rows_that_are_there_twice_are_read_once(tmp_path) -> None:
     rows, problems = read(tmp_path, "text,label\na,u\nb,v\na,u\na,v\n")
     assert rows.inputs["text"] == ["a", "b", "a"] and problems == []
-    assert rows.names == ["0", "1", "3"] and "t.csv: 1 rows are there twice, and read once" in rows.notes
+    assert rows.names == ["0", "1", "3"] and "t.csv: 1 repeated row, read once" in rows.notes
 
 
 def test_of_rows_to_be_predicted_each_has_an_answer(tmp_path) -> None:

@@ -74,7 +74,7 @@ def test_long_texts_are_refused_or_cut(tmp_path) -> None:
         text_table(str(table), level="character", length=16)
     task = text_table(str(table), level="character", length=16, cut=True)
     assert max(len(x) for x in task._x) == 16
-    assert any("texts are longer than 16 tokens: their ends are left out" in line for line in task.summary)
+    assert any("of more than 16 tokens, read without the end" in line for line in task.summary)
     with pytest.raises(ConfigError, match=r"task\.length must be from 3"):
         text_table(str(table), length=2)
 

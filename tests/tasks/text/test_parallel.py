@@ -52,8 +52,8 @@ def test_empty_and_long_sides_are_left_out_and_said(tmp_path) -> None:
         file.write(f"leer\t\n{'lang ' * 100}\tx\n")
     task = parallel_text(file=str(path), columns="de,el", level="byte")
     said = "\n".join(task.summary)
-    assert "1 pairs are left out: a side of them is empty" in said
-    assert "1 pairs are left out: a side is longer than 400 bytes" in said
+    assert "1 pair left out: a side is empty" in said
+    assert "1 pair left out: a side is over 400 bytes" in said
     assert task.signature.length == 2 * 401 + 10
 
 

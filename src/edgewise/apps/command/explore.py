@@ -6,7 +6,7 @@ from typing import Any
 
 from edgewise.apps.arguments import typed_places
 from edgewise.apps.explorer.page import HERE, LEAD, Words, contents, demonstration, written
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, counted
 from edgewise.files import write_file
 from edgewise.training import Moved, load_run
 
@@ -31,7 +31,6 @@ def explore(
     page = written(content).encode()
     write_file(place, page)
     graphs = [graph["name"] for graph in content["examples"][0]["graphs"]]
-    count = len(content["examples"])
-    examples = "one example" if count == 1 else f"{count} examples"
+    examples = counted(len(content["examples"]), "example")
     print(f"{place}: {examples} on {', '.join(graphs)}; open it in a browser")
     return {"page": str(place), "bytes": len(page), "examples": len(content["examples"]), "graphs": graphs}

@@ -14,6 +14,7 @@ from edgewise import configuration
 from edgewise.apps.command.listing import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import options_of
+from edgewise.errors import counted
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.models import Features, model_named
@@ -54,7 +55,7 @@ def check(
     """Print what a model tells apart, and what it takes for different and is not."""
     models = [build(name, options, seed) for seed in range(SEEDS)]
     families = [made() for made in FAMILIES.values()] if pairs is None else [read_pairs(Path(pairs))]
-    trained = f"; trained for {steps} steps on each pair" if steps else ""
+    trained = f"; trained for {counted(steps, 'step')} on each pair" if steps else ""
     print(f"pairs of graphs told apart (2-WL: folklore; false: of {relabellings} relabellings of each graph{trained})")
     verdicts = [judge(family, models, steps, relabellings) for family in families]
     rows = [

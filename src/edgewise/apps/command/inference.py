@@ -18,7 +18,7 @@ from edgewise import deployment, training
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.deployment.runs import place_of
-from edgewise.errors import DataError
+from edgewise.errors import DataError, counted
 from edgewise.files import folder_name, write_file
 from edgewise.tables.reading import ENDINGS
 from edgewise.tasks import Split
@@ -122,7 +122,7 @@ def predict_all(
     with tqdm(unit=" rows", dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         rows = deployment.predict_file(trained, file, out, column, done=bar.update, say=say)
     seconds = time.perf_counter() - started
-    print(f"{out}: {rows:,} predictions in {seconds:.1f} s")
+    print(f"{out}: {counted(rows, 'prediction')} in {seconds:.1f} s")
     return {"table": out, "rows": rows, "seconds": seconds}
 
 
@@ -166,7 +166,7 @@ def serve(
     title = folder_name(Path(run)).encode(errors="replace").decode()  # a folder's name may be no text
     trained = deployment.load(run, accept=accept, folder=folder)
     rows = serving.serve(trained, title, host, port, limits, ready)
-    print(f"stopped after {rows:,} rows")
+    print(f"stopped after {counted(rows, 'row')}")
     return {"run": run, "rows": rows}
 
 

@@ -18,7 +18,7 @@ from edgewise.apps import recipes
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure, show_options
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, counted
 from edgewise.tasks import Task
 from edgewise.training import Moved, Result, RunConfig
 from edgewise.training.distributed import restarted
@@ -148,7 +148,7 @@ def first_rank() -> bool:
 
 def sentence(seed: int, result: Result) -> str:
     """A run in one line."""
-    steps = f"{result.steps} steps, {1000 * result.step_seconds:.1f} ms each, {result.seconds:.1f} s"
+    steps = f"{counted(result.steps, 'step')}, {1000 * result.step_seconds:.1f} ms each, {result.seconds:.1f} s"
     chosen = f"valid {shown(result.metric, result.valid)} at step {result.best_step}"
     reached = f"seed {seed}: {result.measure} {shown(result.metric, result.value)} ({chosen}; {steps})"
     return f"{reached}  {result.run / 'report.html'}"

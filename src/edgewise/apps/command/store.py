@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, counted
 from edgewise.memory import in_words, parse_size
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def show(store: Path, manifest: Manifest) -> dict[str, Any]:
     """Print what a store holds."""
     sizes = {name: stored.nbytes for name, stored in manifest.arrays.items()}
     total = sum(sizes.values())
-    print(f"{store}: {manifest.nodes:,} nodes, {manifest.edges:,} edges, {in_words(total)}")
+    print(f"{store}: {counted(manifest.nodes, 'node')}, {counted(manifest.edges, 'edge')}, {in_words(total)}")
     for name, stored in manifest.arrays.items():
         kind = str(stored.dtype).removeprefix("torch.")
         print(f"  {name:10} {kind:9} {' x '.join(f'{size:,}' for size in stored.shape):24} {in_words(sizes[name])}")

@@ -17,7 +17,7 @@ from edgewise.apps.tuning import space
 from edgewise.apps.tuning.page import write_page
 from edgewise.apps.tuning.search import Search
 from edgewise.apps.tuning.study import REFUSED, Reached, Study, folder_of, held
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, counted
 from edgewise.files import write_file
 from edgewise.models import MODELS
 from edgewise.tasks import Task
@@ -57,7 +57,7 @@ def tune(
     except (KeyboardInterrupt, BrokenPipeError) as stop:
         raise type(stop)("the same command goes on") from stop
     if others := study.elsewhere():
-        print(f"{len(others)} trials run in other processes: the last to end reads the test data")
+        print(f"{counted(len(others), 'trial')} running in other processes: the last to end reads the test data")
         return {"trials": len(study.done()), "running": others}
     with held(study.folder / "conclusion.lock"):
         return conclude(study)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph, causal, comparison, links_of
 from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import language_model
@@ -225,7 +225,7 @@ class GraphGeneration(Classification):
 def _sentence(described: Mapping[str, Any]) -> str:
     if "nodes" not in described:
         return "the sequence does not end, not valid"
-    size = f"{described['nodes']} nodes, {len(described['links'])} links"
+    size = f"{counted(described['nodes'], 'node')}, {counted(len(described['links']), 'link')}"
     return f"{size}, {'valid' if described['valid'] else 'not valid'}"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from edgewise.errors import DataError
+from edgewise.errors import DataError, counted
 from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, links_of
@@ -46,7 +46,7 @@ def read_cut(run: Path, given: Given, graph: Graph) -> tuple[LinkCut, list[str]]
             else:
                 lacking.update({i, j} - rows_of.keys())
     if lacking:
-        changes.append(f"{record.listed(sorted(lacking))} of the run's split are no longer there")
+        changes.append(f"no longer there, of the run's split: {record.listed(sorted(lacking))}")
     pairs = {part: torch.tensor(some, dtype=torch.int64).reshape(-1, 2).sort(1).values.T for part, some in ends.items()}
     if changes:
         now = _codes(links_of(graph), nodes)
@@ -54,11 +54,11 @@ def read_cut(run: Path, given: Given, graph: Graph) -> tuple[LinkCut, list[str]]
             linked = torch.isin(_codes(those, nodes), now)
             pairs[part] = those[:, ~linked if part.endswith("_none") else linked]
             if gone := those.shape[1] - pairs[part].shape[1]:
-                what = "pairs without a link are linked" if part.endswith("_none") else "links are no longer there"
-                changes.append(f"{gone:,} {what}: they leave {part.removesuffix('_none')}")
+                what, now_are = ("pair", "linked now") if part.endswith("_none") else ("link", "no longer there")
+                changes.append(f"left out of {part.removesuffix('_none')}: {counted(gone, what)}, {now_are}")
         own = torch.cat([_codes(pairs[part], nodes) for part in ("train", "valid", "test")])
         if new := int((~torch.isin(now, own)).sum()):
-            changes.append(f"{new:,} links are in no part of the run's split: no model reads them")
+            changes.append(f"{counted(new, 'link')} in no part of the run's split, read by no model")
     if empty := [part for part in PARTS if not pairs[part].shape[1]]:
         raise DataError(_nothing_left(run, given, empty[0]))
     train = pairs["train"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import DataError
+from edgewise.errors import DataError, counted
 from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
@@ -107,7 +107,7 @@ def read_members(
     columns, wrong = read_columns(file, table, features, known)
     problems += [*wrong, *found.sentences()]
     order = rows[np.argsort(owner[rows], kind="stable")]
-    notes = [*table.notes, *([f"{path.name}: {twice:,} rows are there twice, and read once"] if twice else [])]
+    notes = [*table.notes, *([f"{path.name}: {counted(twice, 'repeated row')}, read once"] if twice else [])]
     notes += [*in_lines(columns), *([f"not read: the columns {', '.join(left)}"] if left else [])]
     return Members(
         [replace(one, values=one.values[order], present=one.present[order]) for one in columns],

@@ -296,18 +296,18 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
     if not changes:
         return splits, []
     if lacking:
-        changes.append(f"{listed(lacking)} of the run's split are no longer there")
+        changes.append(f"no longer there, of the run's split: {listed(lacking)}")
     have, inside = fitted.known(given), np.zeros(len(given), dtype=bool)
     for split, rows_of in splits.items():
         inside[rows_of.numpy()] = True
         if blank := [name(given, row) for row in rows_of[~have[rows_of]].tolist()]:
-            changes.append(f"{listed(blank)} of the {split} split have no label now")
+            changes.append(f"without a label now, of the {split} split: {listed(blank)}")
             splits[split] = rows_of[have[rows_of]]
     if new := int((have.numpy() & ~inside).sum()):
-        changes.append(f"{new:,} {unit} with a label are in no part of the run's split: nothing is measured by them")
+        changes.append(f"{unit} with a label in no part of the run's split, by which nothing is measured: {new:,}")
     for target, labels in zip(fitted.targets, given.targets, strict=True):
         if strange := target.strangers(labels):
-            changes.append(f"the labels {listed(strange)} are none of the run's: {unit} with one count as unlabelled")
+            changes.append(f"{unit} with other labels than the run's count as unlabelled: {listed(strange)}")
     return splits, changes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgewise.errors import DataError
+from edgewise.errors import DataError, counted
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, is_table
 from edgewise.tables.table import Table, numbers_of
@@ -134,7 +134,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     notes = [*table.notes]
     notes += [f"{column} has the {meaning}" for meaning, column in columns.items() if column.lower() != meaning]
     if twice := len(names) - len(rows):
-        notes.append(f"{path.name}: {twice:,} rows are there twice, and read once")
+        notes.append(f"{path.name}: {counted(twice, 'repeated row')}, read once")
     where = [f"{path}: {table.rows[0]} {table.rows[1][row]}" for row in rows]
     for meaning, column in columns.items():
         for place, row in zip(where, rows, strict=True):

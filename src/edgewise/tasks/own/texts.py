@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
@@ -102,7 +102,7 @@ class OwnTexts(OwnExamples):
         self.signature = Tokens(tokenizer.size, width, length=length, whole_graph=True, classes=classes)
         longest = max(len(one) for one in x)
         self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), texts of {longest:,} of them at most"
-        cut = f"{shortened:,} texts are longer than {self.manner.length:,} tokens: their ends are left out"
+        cut = f"{counted(shortened, 'text')} of more than {self.manner.length:,} tokens, read without the end"
         notes = [*self.rows.notes, *([cut] if shortened else [])]
         self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
 from edgewise.tables.dialect import encoding_of
 from edgewise.tables.lines import lines_of
@@ -184,8 +184,8 @@ def within(rows: Rows, length: int, lowercase: bool) -> Rows:
     empty = sum(not x or not y for x, y in zip(*sides, strict=True))
     good = [n for n, pair in enumerate(zip(*sizes, strict=True)) if min(pair) and max(pair) <= length]
     long = len(rows) - empty - len(good)
-    notes = [f"{empty:,} pairs are left out: a side of them is empty"] if empty else []
-    notes += [f"{long:,} pairs are left out: a side is longer than {length:,} bytes (--task.length)"] if long else []
+    notes = [f"{counted(empty, 'pair')} left out: a side is empty"] if empty else []
+    notes += [f"{counted(long, 'pair')} left out: a side is over {length:,} bytes (--task.length)"] if long else []
     place = {n: m for m, n in enumerate(good)}
     splits: Splits = {
         split: chosen.new_tensor([place[n] for n in chosen.tolist() if n in place])

@@ -137,7 +137,7 @@ def test_a_node_is_there_twice_whatever_is_in_columns_that_are_not_read(
     write(tmp_path, nodes, "from,to\np0,p1\n")
     how = Reading(ignore=frozenset(ignore), known=known)
     given = read_tables(tmp_path / "nodes.csv", [tmp_path / "edges.csv"], how)
-    assert given.names == ["p0", "p1", "p2", "p3"] and "nodes.csv: 1 rows are there twice, and read once" in given.notes
+    assert given.names == ["p0", "p1", "p2", "p3"] and "nodes.csv: 1 repeated row, read once" in given.notes
 
 
 def test_a_column_that_training_read_as_a_feature_names_no_nodes(tmp_path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgewise.errors import DataError
+from edgewise.errors import DataError, counted
 from edgewise.tables.ends import NODES
 from edgewise.tables.features import Array, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
@@ -78,7 +78,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     read = [name for name in (*features, *needed, *([split] if has_split else ())) if name in present]
     rows = _distinct(table, names, read, problems)
     if len(rows) < len(names):
-        notes.append(f"{nodes.name}: {len(names) - len(rows):,} rows are there twice, and read once")
+        notes.append(f"{nodes.name}: {counted(len(names) - len(rows), 'repeated row')}, read once")
         names = [names[row] for row in rows.tolist()]
     number_of = {name: number for number, name in enumerate(names)}
     for one in links:

@@ -76,7 +76,7 @@ def semicolons_in_cells() -> Case:
 @case
 def repeated_rows() -> Case:
     text = table({"age": AGES})
-    expected = Read({"age": "number"}, {"age": AGES[:3]}, said=["2 rows are there twice, and read once"])
+    expected = Read({"age": "number"}, {"age": AGES[:3]}, said=["2 repeated rows, read once"])
     return plainly(text + "n3,23,v\nn0,20,u\n", expected)
 
 
