@@ -105,6 +105,7 @@ def test_a_prediction_has_the_code_and_the_bounds(model, tmp_path) -> None:
 def test_new_images_are_drawn_by_a_seed(model) -> None:
     task = digits_reconstruction()
     first, again, other = (task.generate(model, None, Sampling(count=3, seed=seed), "cpu").values for seed in (0, 0, 1))
+    assert task.generate(model, None, Sampling(count=1), "cpu").text == "1 image of 8 × 8 pixels"
     assert first == again
     assert first != other
     assert np.shape(first["pixels"]) == (3, 8, 8)

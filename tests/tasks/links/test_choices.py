@@ -39,7 +39,7 @@ def test_a_table_of_ratings_is_read_by_time(tmp_path: Path) -> None:
     test = {(task.choices.users[u], task.choices.items[i]) for u, i in task.splits["test"].tolist()}
     assert test == {(f"u{n}", f"m{n}") for n in range(5)}  # the latest line of each user
     liked = own_choices(written(tmp_path, *LINES), least=4)
-    assert liked.users == 2 and "21 lines repeat a choice or are rated below 4" in liked.summary
+    assert liked.users == 2 and "21 lines left out: choices that are there already, or rated below 4" in liked.summary
 
 
 def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> Non
     task = own_choices(written(tmp_path, "who,what,when", *days), columns="who,what,,when")
     names = {split: [task.choices.items[i] for _, i in rows.tolist()] for split, rows in task.splits.items()}
     assert sorted(names["train"]) == ["a", "b"] and names["valid"] == ["c"] and names["test"] == ["d"]
-    assert any("1 lines repeat" in line for line in task.summary)
+    assert "1 line left out: choices that are there already" in task.summary
     drawn = [
         own_choices(written(tmp_path, "user,item", *(f"a,{n}" for n in range(9))), fold=fold) for fold in (0, 0, 1)
     ]

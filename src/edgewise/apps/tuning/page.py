@@ -12,6 +12,7 @@ from edgewise.apps.report.figures import ACCENT, INK, MUTED, RULE, WARM
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import footer
 from edgewise.apps.tuning.study import Study
+from edgewise.errors import counted
 from edgewise.files import write_file
 from edgewise.training import Result
 
@@ -37,7 +38,7 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
     weights = importance(study)
     body = [
         element("p", "Edgewise tune", class_="eyebrow"),
-        element("h1", f"{study.search.recipe.name}: {len(done)} trials"),
+        element("h1", f"{study.search.recipe.name}: {counted(len(done), 'trial')}"),
         element("p", READING + (FIRST if study.search.has_recipe else ""), class_="lead"),
         *again(study),
         pages.headline(numbers),

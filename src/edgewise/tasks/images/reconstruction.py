@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.errors import counted
 from edgewise.graphs import Graph, complete
 from edgewise.models.capabilities import Latent, latent_model
 from edgewise.models.signature import Features
@@ -151,9 +152,8 @@ class ImageReconstruction(NumberedExamples):
         made = latent.decode(z.to(device)).sigmoid().cpu().view(-1, *self.size)
         drawing = _pictures("generated", made, "Images of codes that were drawn at random.")
         values = {"codes": z.tolist(), "pixels": made.tolist()}
-        return Output(
-            values, {"generated": drawing}, f"{sampling.count} images of {self.size[0]} × {self.size[1]} pixels"
-        )
+        images = counted(sampling.count, "image")
+        return Output(values, {"generated": drawing}, f"{images} of {self.size[0]} × {self.size[1]} pixels")
 
 
 def log_likelihood(outputs: Tensor, target: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.tables.features import dates_of
 from edgewise.tables.reading import File
 from edgewise.tables.table import numbers_of
@@ -138,7 +138,8 @@ def own_choices(
     splits = _cut(pairs, when, torch.Generator().manual_seed(fold))
     task = Recommendation(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
     left = len(users) - len(once)
-    said = (f"{left:,} lines repeat a choice or are rated below {least:g}",) if left else ()
+    low = f", or rated below {least:g}" if "rating" in found else ""
+    said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
     task.summary = (task.describe(), *said, *table.notes)
     return task
 
