@@ -86,8 +86,8 @@ def link_folder(
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
     run, fitted = Path(like).expanduser(), record.read(Path(like).expanduser()) if like else None
-    known = fitted.kinds if fitted else None
-    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False, known=known)
+    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False)
+    how = how.like(fitted) if fitted else how
     given = read_folder(Path(folder).expanduser(), how)
     given, when = times_of_edges(given, time) if time and not like else (given, None)
     if given.e is not None:
@@ -112,7 +112,7 @@ def link_folder(
     given = given.described(cut.train.numpy())  # those that are held out are in no degree
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
-        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0))
+        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=given.found)
     changes += strange_levels(given, fitted) if like else ()
     x, _ = inputs_of(given, fitted)
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)

@@ -53,15 +53,25 @@ class EdgeFile:
         """The nodes at an end."""
         return self.table.texts(end)
 
-    def look(self, known: Mapping[str, int], features: Collection[str] | None = None) -> None:
+    def look(
+        self,
+        known: Mapping[str, int],
+        features: Collection[str] | None = None,
+        kept: Mapping[str, str] | None = None,
+    ) -> None:
         """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both.
 
-        Symbols     features = columns that are known to be none; None: nothing is known of the others
+        Symbols     features = columns that are known to be none; None: nothing is known of the others; kept = those
+                    that a run found, as `found_ends` gives them: where they are there, they are the ends
         Errors      DataError for another number of such columns than two, and for two whose names are nodes, too
         Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
                     Two columns beside the features are the ends, and so are the only two of a file without rows
         """
         if not self.guessed:
+            return
+        ends = [kept[end] for end in ENDS[0] if end in kept] if kept else []
+        if ends and {*ends} <= {*self.names}:
+            self.ends, self.table = ends, self.file.table(ends, ends)
             return
         texts = self.file.table((), self.names)
         left = [name for name in self.names if name and name not in (features or ())]
@@ -84,6 +94,11 @@ class EdgeFile:
     def note(self) -> tuple[str, ...]:
         """How the ends were found, where their names do not say it."""
         return (f"{self.path.name}: edges go from {self.ends[0]} to {self.ends[1]}",) if self.guessed else ()
+
+
+def found_ends(edges: Sequence[EdgeFile]) -> dict[str, str]:
+    """The columns of ends, by their meaning, of the first file whose names do not say which they are; or nothing."""
+    return next((dict(zip(ENDS[0], one.ends, strict=True)) for one in edges if one.guessed), {})
 
 
 def ends_of(edges: Sequence[EdgeFile], number_of: Mapping[str, int], problems: Problems) -> Array:

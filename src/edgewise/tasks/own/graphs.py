@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from edgewise.tables.reading import File, find_table, find_tables, unread
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.own import record
-from edgewise.tasks.own.edges import strangers
+from edgewise.tasks.own.edges import found_ends, strangers
 from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
 from edgewise.tasks.own.fitting import labels_in, names_in, settle
 from edgewise.tasks.own.groups import EdgesOfMembers, Members, edges_of, graphs_of, read_members
@@ -48,12 +49,14 @@ class Manner:
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder says: its graphs, their nodes, the edges [2, E] and what is known of these."""
+    """What a folder says: its graphs, their nodes, the edges [2, E], what is known of these, and in which columns their
+    ends were found."""
 
     rows: Rows
     nodes: Members
     edges: Array
     e: list[Column]
+    found: Mapping[str, str]
 
 
 class OwnGraphs(OwnExamples):
@@ -122,7 +125,8 @@ def graph_folder(
         rows, owner = read.nodes.of(splits["train"]), np.append(read.nodes.owner, -1)
         columns = fit(read.nodes.columns, rows, manner.scale)
         edges = fit(read.e, np.flatnonzero(np.isin(owner[read.edges[0]], splits["train"].numpy())), manner.scale)
-        return replace(fitted, columns=columns, edges=edges, widths=(width(columns) or 1, width(edges)))
+        widths = width(columns) or 1, width(edges)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=read.found)
 
     fitted, splits, changes = settle(read.rows, like, target, fold, fit=fit_columns)
     return task_of(read, fitted, splits, changes, manner)
@@ -145,7 +149,8 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     ignored, known = {*manner.asked.ignore}, fitted.kinds if fitted else (None, None)
     of_nodes = read_members(nodes, names, "graph", manner.graph, ignored, known[0], problems)
     tables = [EdgesOfMembers(path, manner.ends, "graph", manner.graph) for path in links]
-    edges, e = edges_of(tables, of_nodes, ignored, known[1], problems)
+    kept = fitted.names if fitted else None
+    edges, e = edges_of(tables, of_nodes, ignored, known[1], problems, kept)
     if manner.asked.labelled and ignored:
         present = {name for path in (graphs, nodes) for name in File(path).names} | {n for t in tables for n in t.names}
         problems += strangers(place, ignored, present, len(tables), *known)
@@ -157,7 +162,7 @@ def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
     if not of_nodes.columns:
         notes.append("nodes have no features: each has the number 1")
     counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}
-    return Folder(replace(rows, notes=tuple(notes), counts=counts), of_nodes, edges, e)
+    return Folder(replace(rows, notes=tuple(notes), counts=counts), of_nodes, edges, e, found_ends(tables))
 
 
 def task_of(read: Folder, fitted: Fitted, splits: Splits, changes: tuple[str, ...], manner: Manner) -> OwnGraphs:

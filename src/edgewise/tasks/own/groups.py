@@ -163,8 +163,12 @@ def edges_of(
     ignored: set[str],
     known: Mapping[str, Kind] | None,
     problems: list[str],
+    kept: Mapping[str, str] | None = None,
 ) -> tuple[Array, list[Column]]:
-    """Senders and receivers [2, E] by the members' numbers, and what is known of the edges."""
+    """Senders and receivers [2, E] by the members' numbers, and what is known of the edges.
+
+    Symbols     known, kept = the columns of features and of ends that a run read
+    """
     found = Problems()
     number_of: dict[str, int] = {}
     for number, name in enumerate(members.names):
@@ -183,7 +187,7 @@ def edges_of(
         if not one.group and -2 in number_of.values():
             found.add(f"{one.path}: nodes of several examples have one name: it needs a column {members.group!r} too")
         if not one.group:
-            one.look(number_of)
+            one.look(number_of, known, kept)
         for problem in one.table.problems:
             found.add(problem)
     ends = ends_of(links, number_of, found)

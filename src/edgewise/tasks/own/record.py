@@ -70,7 +70,7 @@ class Fitted:
         edges: Those of the edges' columns.
         widths: The number of features of nodes and of edges.
         scales: Of each target the mean and the deviation of the values that train; 0 and 1 for classes.
-        names: The columns that were read by their meaning, such as that of texts, by that.
+        names: The columns that were found, by their meaning, such as that which names the nodes.
     """
 
     targets: tuple[Target, ...]

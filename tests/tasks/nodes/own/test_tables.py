@@ -146,3 +146,16 @@ def test_a_column_that_training_read_as_a_feature_names_no_nodes(tmp_path) -> No
     assert read_tables(nodes, edges, Reading(labels=())).names == ["10", "11", "12", "13"]  # guessed
     with pytest.raises(DataError, match="there is no node '10'"):
         read_tables(nodes, edges, Reading(labels=(), known=({"size": "number"}, {})))
+
+
+def test_columns_that_a_run_found_are_not_looked_for_in_another_order(tmp_path) -> None:
+    """The ends were swapped, and with another column of names it would have been a guess which one names the nodes."""
+    nodes = "who,size,label,split\n" + "".join(f"n{n},{n},{'uv'[n % 2]},{part}\n" for n, part in enumerate(PARTS))
+    task = node_folder(write(tmp_path / "mine", nodes, "a,b\nn0,n1\nn2,n3\n"), undirected=False)
+    assert task.fitted.names == {"node": "who", "sender": "a", "receiver": "b"}
+    more = "twin,size,who\n" + "".join(f"n{3 - n},{n},n{n}\n" for n in range(4))
+    new = task.elsewhere(Path(write(tmp_path / "new", more, "b,a\nn1,n0\nn3,n2\n")))
+    assert new.given.names == ["n0", "n1", "n2", "n3"] == task.given.names
+    assert new.graph().edge_index().tolist() == task.graph().edge_index().tolist() == [[0, 2], [1, 3]]
+    renamed = task.elsewhere(Path(write(tmp_path / "renamed", nodes.replace("who", "name"), "to,from\nn1,n0\n")))
+    assert renamed.given.names == task.given.names  # found anew

@@ -78,8 +78,9 @@ def node_folder(
                 `EdgewiseError` that names the extra. Features of edges go with models that read them and without
                 `fanouts`, else they are a `ConfigError`.
     """
-    place, known = Path(folder).expanduser(), record.read(Path(like).expanduser()).kinds if like else None
-    how = Reading(frozenset(names_in(ignore)), id, names_in(label) or ("label",), names_in(ends), True, known)
+    place = Path(folder).expanduser()
+    how = Reading(frozenset(names_in(ignore)), id, names_in(label) or ("label",), names_in(ends))
+    how = how.like(record.read(Path(like).expanduser())) if like else how
     given = read_folder(place, how)
     given, when = times_of_nodes(given, time) if time and not like else (given, None)
     given = given.described(given.edges)
@@ -89,7 +90,7 @@ def node_folder(
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
         edges = fit_to(given.e, slice(None), scale == "standard")
         widths = width_of(given.x, columns), width_of(given.e, edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=given.found)
 
     fitted, splits, changes = settle(given, like, target, fold, times=times, fit=fit_columns)
     if when is not None and times is not None:

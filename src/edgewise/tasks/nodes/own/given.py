@@ -1,7 +1,7 @@
 """What a folder says of a graph, before anything is fitted to it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -33,6 +33,8 @@ class Given:
         splits: The parts that the files name; empty: none.
         notes: How they were read, in lines.
         e: What is known of the edges: columns, or numbers [E, D]; None: nothing.
+        found: The columns that were found by what they hold or are called, by their meaning: `node`, which names the
+            nodes, `sender` and `receiver`.
     """
 
     place: Path
@@ -46,6 +48,7 @@ class Given:
     splits: Splits
     notes: tuple[str, ...] = ()
     e: list[Column] | Array | None = None
+    found: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.count

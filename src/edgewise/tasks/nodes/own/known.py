@@ -56,7 +56,7 @@ class OwnNodes(SampledNodes):
         return node if self.given.names is None else self.given.names[node]
 
     def elsewhere(self, place: Path) -> OwnNodes:
-        how = replace(self.how, labelled=False, known=self.fitted.kinds)
+        how = replace(self.how, labelled=False).like(self.fitted)
         if place.suffix.lower() == ".npz":
             given = read_npz(place, how)
         else:

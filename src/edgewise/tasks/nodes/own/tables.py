@@ -1,8 +1,9 @@
 """A graph of one's own from tables, one of its nodes and one or more of its edges; all problems are said at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from edgewise.tables.reading import File, unread
 from edgewise.tables.table import EXACT, Table
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import DEGREE, Given
-from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, strangers
+from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, found_ends, strangers
+from edgewise.tasks.own.record import Fitted
 from edgewise.tasks.own.rows import labels_of
 
 MAX_NODES = 1 << 21  # of a table: each has a name
@@ -33,6 +35,7 @@ class Reading:
         ends: The columns of edges with senders and receivers; empty: found.
         labelled: Whether labels must be there; if not, neither they nor parts are read.
         known: The kinds of the columns that are read of nodes and of edges; None: all that are left, by guess.
+        found: The columns that a run found, as `Given` has them: they are not looked for where they are there.
     """
 
     ignore: frozenset[str] = frozenset()
@@ -41,6 +44,11 @@ class Reading:
     ends: tuple[str, ...] = ()
     labelled: bool = True
     known: tuple[Kinds, Kinds] | None = None
+    found: Mapping[str, str] = field(default_factory=dict)
+
+    def like(self, fitted: Fitted) -> Self:
+        """The same, with the columns that a run read."""
+        return replace(self, known=fitted.kinds, found=fitted.names or {})
 
 
 def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
@@ -82,7 +90,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         names = [names[row] for row in rows.tolist()]
     number_of = {name: number for number, name in enumerate(names)}
     for one in links:
-        one.look(number_of, how.known and how.known[1])
+        one.look(number_of, how.known and how.known[1], how.found)
         notes += one.note()
     for problem in (*table.problems, *(problem for one in links for problem in one.table.problems)):
         problems.add(problem)
@@ -120,6 +128,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         splits,
         (*notes, *unread(nodes.parent, files)),
         e or None,
+        ({"node": named_by} if named_by else {}) | found_ends(links),
     )
 
 
@@ -129,6 +138,8 @@ def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> s
         if how.id not in file.names:
             raise DataError(f"{nodes}: it has no column {how.id!r} that names the nodes, only {', '.join(file.names)}")
         return how.id
+    if not how.id and how.found.get("node") in file.names:
+        return how.found["node"]
     found = [lower[name] for name in NODES if name in lower and lower[name] not in how.ignore]
     if len(found) > 1 and not how.id:
         raise DataError(
