@@ -59,3 +59,16 @@ def test_values_in_a_column_are_those_of_nodes_and_of_graphs() -> None:
         with pytest.raises(DataError, match=told) if told else nullcontext():
             graphs = GraphRegression("g", Graphs((complete(1),) * 3, torch.eye(3), values, splits))
             assert torch.equal(graphs.graphs.targets, values[:, 0])
+
+
+@pytest.mark.parametrize("days", [torch.int64, torch.float64])
+def test_values_keep_digits_that_float32_has_no_room_for(days: torch.dtype) -> None:
+    """A day apart, 2²⁵ days from 0: in float32 they are the same, or four days apart."""
+    splits: Splits = {"train": torch.tensor([0, 1]), "valid": torch.tensor([2]), "test": torch.tensor([3])}
+    values = 2**25 + torch.tensor([0, 1, 3, 3], dtype=days)
+    nodes = NodeRegression("n", Nodes(complete(4), torch.eye(4), values, (), splits))
+    graphs = GraphRegression("g", Graphs((complete(1),) * 4, torch.eye(4), values, splits))
+    for task in (nodes, graphs):
+        batch = next(iter(task.batches("valid", 3)))
+        one = torch.ones(len(batch.x), 1)
+        assert task.deviation == 0.5 and float(task.loss(one, batch)) == 16  # (3 - 0.5) / 0.5 is 5

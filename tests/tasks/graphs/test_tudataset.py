@@ -137,6 +137,9 @@ def test_graph_attributes_are_values_to_regress(tmp_path) -> None:
     assert isinstance(task, GraphRegression)
     assert task.graphs.targets[:3].tolist() == [0, 0.5, 1]
     assert task.signature.outputs == 1
+    dates = "\n".join(f"2451545.00{g:03}" for g in range(COUNT))  # which float32 rounds to quarters of a day
+    dated = mine(write(tmp_path, graph_labels=None, graph_attributes=dates))
+    assert dated.graphs.targets[-1].item() == float(dates.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

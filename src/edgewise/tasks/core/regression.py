@@ -80,11 +80,12 @@ class Regression(Task):
 def one_each(values: Tensor) -> Tensor:
     """The value of each example [N], which may be given in a column [N, 1].
 
+    Edge cases  values of other types than float32 and float64 become float64, which keeps their digits
     Errors      DataError for several values of an example
     """
     if values.numel() != len(values):
         raise DataError(f"a regression has one value for each example, [N] or [N, 1], not {list(values.shape)}")
-    return values.flatten()
+    return values.flatten() if values.dtype in (torch.float32, torch.float64) else values.flatten().double()
 
 
 def of_value(subject: Subject, mean: float, deviation: float) -> Subject:

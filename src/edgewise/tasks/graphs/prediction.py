@@ -220,8 +220,8 @@ class GraphRegression(Regression, GraphClassification):
     """
 
     def __init__(self, name: str, graphs: Graphs) -> None:
-        graphs = graphs if graphs.targets.ndim == 1 else replace(graphs, targets=one_each(graphs.targets))
-        super().__init__(name, graphs)
+        super().__init__(name, replace(graphs, targets=one_each(graphs.targets)))
+        graphs = self.graphs
         self.fit(graphs.targets[graphs.splits["train"]])
 
     def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def tudataset(
     x = _features(place / f"{dataset}_node_labels.txt", data, members, splits["train"], attributes)
     e = _edge_features(dataset, data, members, order, splits["train"]) if edges else None
     if not data.is_class:
-        return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets).float(), splits, e=e))
+        return GraphRegression(dataset, Graphs(members, x, torch.from_numpy(data.targets), splits, e=e))
     names, classes = np.unique(data.targets, return_inverse=True)
     targets = torch.from_numpy(classes.reshape(-1).astype(np.int64))
     return GraphClassification(dataset, Graphs(members, x, targets, splits, tuple(f"class {c}" for c in names), e=e))

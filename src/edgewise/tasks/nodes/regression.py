@@ -30,7 +30,7 @@ class NodeRegression(Regression, SampledNodes):
     def __init__(
         self, name: str, nodes: Nodes, fanouts: tuple[int, ...] = (), inductive: bool = False, workers: int = 0
     ) -> None:
-        nodes = nodes if nodes.labels.ndim == 1 else replace(nodes, labels=one_each(nodes.labels))
+        nodes = replace(nodes, labels=one_each(nodes.labels))
         super().__init__(name, nodes, fanouts, inductive, workers=workers)
         if len(train := nodes.splits["train"]):
             self.fit(nodes.labels[train])
