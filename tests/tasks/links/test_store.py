@@ -1,5 +1,7 @@
 """Links of a graph on disk: what is held out is read by nobody, and what is drawn and computed is that of memory."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -194,3 +196,15 @@ def test_links_to_choose_the_weights_by_and_to_test_on_are_of_all_nodes(tmp_path
 def test_workers_are_none_or_some(store, workers: int):
     with pytest.raises(ConfigError, match=f"workers.*{workers}"):
         link_store(store, workers=workers)
+
+
+@pytest.mark.parametrize(("name", "number", "size"), [("senders", -1, 4), ("senders", NODES, 4), ("offsets", 2**40, 8)])
+def test_links_that_lead_out_of_a_damaged_store_are_not_drawn(store, tmp_path, name: str, number: int, size: int):
+    """They were held out, or trained on, as links to no node."""
+    damaged = shutil.copytree(store, tmp_path / "damaged")
+    path = damaged / f"{name}.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-200 * size : -size] = number.to_bytes(size, "little", signed=True) * 199
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="damaged: a row's offsets or senders are out of range"):
+        link_store(str(damaged)).train_batch(1000, torch.Generator().manual_seed(0))

@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, LinkCut, Neighborhood, Sample, Store, StoredRows, edges_between, sample_neighbors
+from edgewise.graphs import (
+    Graph,
+    LinkCut,
+    Neighborhood,
+    Sample,
+    Store,
+    StoredRows,
+    checks,
+    edges_between,
+    sample_neighbors,
+)
 from edgewise.graphs.forms import compact_edges, senders_of
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
@@ -125,7 +135,7 @@ def _target(links: Tensor, none: Tensor) -> Tensor:
 def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator) -> Tensor:
     """The pairs of `count` edges, drawn evenly among those that are neither missing nor self-loops: [2, count].
 
-    Errors      DataError where hardly any edge is one
+    Errors      DataError where hardly any edge is one, and for one that leads out of the graph
     """
     offsets, senders = compact_edges(graph)
     found = torch.zeros(2, 0, dtype=torch.int64)
@@ -134,7 +144,12 @@ def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator
         if wanted == 0:
             return found
         edges = torch.randint(graph.num_edges, (wanted,), generator=generator)
-        pairs = torch.stack([torch.searchsorted(offsets, edges, right=True) - 1, senders[edges].long()])
+        receivers, ends = torch.searchsorted(offsets, edges, right=True) - 1, senders[edges].long()
+        row = receivers.clamp(0, graph.num_receivers - 1)
+        around = (offsets[row] <= edges) & (edges < offsets[row + 1]) & (ends >= 0) & (ends < graph.num_senders)
+        if not bool(around.all()):
+            raise checks.damaged(graph)
+        pairs = torch.stack([receivers, ends])
         pairs = pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
         found = torch.cat([found, pairs], 1)
     raise DataError(f"nearly all of {graph.num_edges:,} edges are self-loops or held out: too few links to train on")
