@@ -26,9 +26,9 @@ def test_numbers_are_standardised_by_the_rows_that_train(tmp_path: Path) -> None
     read = columns(tmp_path, TRAIN)[:3]
     rows = np.array([0, 1])
     x = features(read, fit(read, rows, True))
-    assert x.tolist() == [[-1, 0, 0, 1, 0], [1, 0, 0, 0, 1], [0, 1, 0, 1, 0], [7, 0, 0, 0, 1]]
+    assert x.tolist() == [[-1, 0, 1, 0], [1, 0, 0, 1], [0, 0, 1, 0], [7, 0, 0, 1]]
     plain = features(read, fit(read, rows, False))
-    assert plain[:, [0, 2]].tolist() == [[1, 5], [3, 5], [2, 5], [9, 5]]
+    assert plain[:, :2].tolist() == [[1, 5], [3, 5], [2, 5], [9, 5]]
     none = np.array([], dtype=int)
     assert features(read, fit(read, none, True))[:, 0].tolist() == [1, 3, 0, 9]
 
@@ -41,6 +41,15 @@ def test_no_feature_is_of_a_level_that_no_row_that_trains_has(tmp_path: Path) ->
     assert features(read, fitted).tolist() == [[1, 0], [0, 1], [0, 0], [1, 0], [1, 0], [0, 1]]
     with pytest.raises(DataError, match="no row that trains has a value of b"):
         fit(read[1:], np.array([1, 3]), True)
+
+
+def test_no_feature_says_of_a_value_that_it_is_missing_where_no_row_that_trains_lacks_it(tmp_path: Path) -> None:
+    """It was 0 in all rows that train, so that nothing trained it."""
+    read = columns(tmp_path, "a,b,c\n1,yes,3\n3,no,\n,,4\n")
+    fitted = fit(read, np.array([0, 1]), False)
+    assert [one.flagged for one in fitted] == [False, False, True]
+    assert features(read, fitted).tolist() == [[1, 1, 3, 0], [3, 0, 3, 1], [2, 0.5, 4, 0]]
+    assert [one.filled(column) for one, column in zip(fitted, read, strict=True)] == [1, 1, 0]
 
 
 @pytest.mark.parametrize("unit", [1.0, 1.6e-19, 1e-100, 1e30])

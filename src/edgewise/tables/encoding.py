@@ -18,7 +18,7 @@ class Encoding:
     Equation    of a number x: (x - shift) / deviation; of a truth value 0 or 1; of a category a feature for each of its
                 `levels`, 1 for the cell's own
     Symbols     fill = what stands for a number or truth value that is missing; flagged = whether a further feature says
-                that it was; levels = those that a row that trains has
+                that it was: where a row that trains lacks one; levels = those that a row that trains has
     Edge cases  a category that is missing or is none of the levels has zeros alone
     """
 
@@ -40,7 +40,7 @@ class Encoding:
         if column.kind == "category":
             return cls(column.name, column.kind, levels=tuple(column.levels[level] for level in np.unique(known)))
         mean, spread = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
-        flagged = not bool(column.present.all())
+        flagged = not bool(column.present[rows].all())
         if not scale or column.kind == "boolean":
             return cls(column.name, column.kind, mean, flagged=flagged)
         deviation = spread if spread > 1e-12 * abs(mean) else 1.0  # equal numbers: an error of rounding
@@ -65,6 +65,10 @@ class Encoding:
     def unknown(self, column: Column) -> list[str]:
         """The levels of a column that this encoding has no feature for."""
         return sorted({*column.levels} - {*self.levels}) if self.kind == "category" else []
+
+    def filled(self, column: Column) -> int:
+        """How many cells without a value no feature tells from those that have the mean."""
+        return 0 if self.flagged or self.kind == "category" else int((~column.present).sum())
 
 
 def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ...]:

@@ -332,8 +332,10 @@ def read_parts(run: Path) -> Iterator[list[str]]:
 
 
 def strange_levels(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Iterator[str]:
-    """In sentences, the categories that training never saw."""
+    """In sentences, the categories that training never saw, and the gaps where it saw none."""
     for one, column in zip(encodings, columns, strict=True):
+        if gaps := one.filled(column):
+            yield f"{column.name}: missing in {gaps:,} rows, but in none that the model was trained on: its mean is set"
         if unknown := one.unknown(column):
             yield f"{column.name}: {listed(unknown)} did not occur when the model was trained: no level is set"
 

@@ -54,8 +54,9 @@ def node_folder(
 
     Without parts, the labelled nodes are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to
     test. Numbers of tables are standardised by the nodes that train; a cell without a value is their mean, and a
-    further feature says that it was missing. Arrays are read as they are. A run keeps each node's part, the
-    classes and the scales, and goes by them when it is evaluated or resumed, whatever has become of the files.
+    further feature says that it was missing, if a node that trains lacks one. Arrays are read as they are. A run keeps
+    each node's part, the classes and the scales, and goes by them when it is evaluated or resumed, whatever has become
+    of the files.
 
     Args:
         folder: Where the files lie.
