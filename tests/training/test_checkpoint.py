@@ -194,6 +194,7 @@ def test_weights_of_another_model_are_refused_by_name(tmp_path):
     for tensors, told in [
         ({"weight": torch.ones(2, 4), "bias": torch.ones(2)}, r"'weight' is \[2, 4\] in the checkpoint and \[2, 3\]"),
         ({"weight": torch.ones(2, 3)}, r"'bias' is absent in the checkpoint and \[2\] in the model"),
+        (good | {"bias": torch.ones(2).double()}, "'bias' is float64 in the checkpoint and float32 in the model"),
         (good | {"scale": torch.tensor(1.0)}, r"'scale' is \[\] in the checkpoint and absent in the model"),
     ]:
         with pytest.raises(CheckpointError, match=told):

@@ -250,6 +250,16 @@ def test_another_task_or_model_is_refused_where_a_run_goes_on(tmp_path: Path) ->
         fit(Worse(), Affine(), tmp_path / "run", resume=True, steps=1)
 
 
+def test_a_model_of_another_dtype_or_an_altered_run_is_refused_where_a_run_goes_on(tmp_path: Path) -> None:
+    """Its weights became those of the run in its own dtype, without a word."""
+    fit(Line(), Affine(), tmp_path / "run", steps=1)
+    with pytest.raises(CheckpointError, match=r"'map\.bias' is float32 in the checkpoint and float64 in the model"):
+        fit(Line(), Affine().double(), tmp_path / "run", resume=True, steps=1)
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"was removed since .*: restore it, or train anew in another folder"):
+        fit(Line(), Affine(), tmp_path / "run", resume=True, steps=1)
+
+
 def test_mistakes_are_named(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(ConfigError, match="fit takes no option 'step'; did you mean 'steps'"):

@@ -14,8 +14,9 @@ import torch
 
 from edgewise import fit
 from edgewise.errors import CheckpointError
-from edgewise.graphs import window
+from edgewise.graphs import Graph, window
 from edgewise.layers import GCN
+from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks import NodeClassification, karate
 from edgewise.training import (
     CheckpointSettings,
@@ -168,11 +169,11 @@ def test_a_split_is_recorded_by_number_and_content():
     class Task(Tiny):
         splits = {"train": torch.arange(5), "test": ["a", "b"]}  # noqa: RUF012
 
-    recorded = split_of(Task("none", 9, False, "loss"))
+    recorded = split_of(Task("none", 9, False, "loss"), configured())
     assert recorded["train"]["count"] == 5 and len(recorded["train"]["sha256"]) == 64
     assert recorded["test"] == {"count": 2} and recorded["epoch"] == 64
     Task.splits = {"train": torch.arange(5).flip(0), "test": ["a", "b"]}
-    assert split_of(Task("none", 9, False, "loss")) != recorded
+    assert split_of(Task("none", 9, False, "loss"), configured()) != recorded
 
 
 def test_other_data_are_refused_where_a_run_is_finished(tmp_path: Path) -> None:
@@ -180,8 +181,29 @@ def test_other_data_are_refused_where_a_run_is_finished(tmp_path: Path) -> None:
     fit(task, GCN(34, 2), tmp_path / "run", steps=1)
     splits = {split: rows.flip(0)[1:] for split, rows in task.nodes.splits.items()}
     other = NodeClassification("karate", replace(task.nodes, splits=splits))
-    with pytest.raises(CheckpointError, match="its data have changed since it was trained"):
+    with pytest.raises(CheckpointError, match=r"then, 1.* now, drawn anew: bring them back, or train anew in another"):
         fit(other, GCN(34, 2), tmp_path / "run", resume=True, steps=1)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("changed", ["x", "labels", "graph"])
+def test_other_features_labels_and_edges_are_refused_by_fit(tmp_path: Path, changed: str, sparse: bool) -> None:
+    """Their splits are the same; what `edgewise resume` has to accept it, `fit` does not have."""
+    nodes, run = karate().nodes, tmp_path / "run"
+    if sparse:
+        nodes = replace(nodes, x=SparseFeatures(Graph.from_csr(torch.arange(35), torch.arange(34), 34), torch.ones(34)))
+    value = {"x": nodes.x, "labels": nodes.labels.clone(), "graph": nodes.graph.add_self_loops()}[changed]
+    if changed == "labels":
+        value[nodes.splits["train"][0]] ^= 1
+    if changed == "x":
+        value = SparseFeatures(nodes.x.graph, 2 * nodes.x.weight) if sparse else 2 * nodes.x
+    other = replace(nodes, **{changed: value})
+    fit(NodeClassification("karate", nodes), GCN(34, 2), run, steps=1)
+    assert fit(NodeClassification("karate", nodes), GCN(34, 2), run, resume=True, steps=1).steps == 1
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match=r"graph, features or targets\. Bring these back, or train anew"):
+            fit(NodeClassification("karate", other), GCN(34, 2), run, resume=True, steps=1)
+        without_result(run)
 
 
 @dataclass(frozen=True)

@@ -340,6 +340,15 @@ def test_scores_of_ones_own_that_cannot_be_compared_are_named(name, monkeypatch)
         evaluate(TwoMaps(TwoMapsSettings(), task.signature), task, "valid", 16)
 
 
+@pytest.mark.parametrize("method", ["finish", "judge"])
+@pytest.mark.parametrize(("returned", "what"), [(None, "not a NoneType"), ({"b": "x"}, "'b' is a str")])
+def test_final_scores_of_ones_own_that_are_no_numbers_by_name_are_named(method, returned, what, monkeypatch):
+    task = tiny()
+    monkeypatch.setattr(Tiny, method, lambda self, *_: returned)
+    with pytest.raises(ConfigError, match=rf"Tiny\.{method} must return scores by name, each a number.*{what}"):
+        evaluate(TwoMaps(TwoMapsSettings(), task.signature), task, "valid", 16)
+
+
 @pytest.mark.parametrize("name", ["name", "signature", "metric", "epoch_size"])
 def test_what_every_task_has_is_asked_for_by_its_name(name):
     lacking = type("Lacking", (Task,), {"name": "", "signature": None, "metric": "", "epoch_size": 1})

@@ -230,10 +230,13 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def load_weights(model: nn.Module, tensors: Tensors, source: Path, whole: bool = False) -> None:
-    """Load what `saved_state` has, by name; a name or a shape that does not fit is a `CheckpointError` naming it."""
+    """Load what `saved_state` has, by name; a name, a shape or a dtype that does not fit is a `CheckpointError` naming
+    it."""
     expected = saved_state(model, whole)
     for name in sorted(expected.keys() | tensors.keys()):
         has, wants = (str(list(side[name].shape)) if name in side else "absent" for side in (tensors, expected))
+        if has == wants:
+            has, wants = (str(side[name].dtype).removeprefix("torch.") for side in (tensors, expected))
         if has != wants:
             misfit = f"weight {name!r} is {has} in the checkpoint and {wants} in the model"
             raise CheckpointError(f"{source} was made for another model: {misfit}")

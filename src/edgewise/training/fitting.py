@@ -19,11 +19,11 @@ from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
-from edgewise.training.integrity import CONFIG, check, check_split, given_to, hash_of, hash_of_values
+from edgewise.training.integrity import ANEW, CONFIG, check, check_split, given_to, hash_of, hash_of_values
 from edgewise.training.loop import Trainer
 from edgewise.training.optimizers.descent import OPTIMIZERS
-from edgewise.training.runs import OWN, Result, create, finished, newest_of, refuse_used
-from edgewise.training.settings import RunConfig, TrainSettings
+from edgewise.training.runs import Result, create, finished, newest_of, refuse_used
+from edgewise.training.settings import OWN, RunConfig, TrainSettings
 
 SECTIONS = ("optimizer", "schedule", "train", "evaluation", "machine")
 HELD = {  # types of numbers that safetensors can write
@@ -176,11 +176,11 @@ def _not_held(value: Any) -> str | None:
 def _fit(task: Task, model: nn.Module, config: OwnConfig, run: Path, resume: bool, progress: bool) -> Result:
     world = join(config.machine.device, config.train.partition, config.train.shard)
     if resume:
-        world.once(lambda: check(run))
+        world.once(lambda: check(run, otherwise=ANEW))
         world.once(lambda: _same_settings(run, config))
         if result := finished(run):
             checkpoint = newest_of(run)
-            check_split(run, task, checkpoint.state.get("split"))
+            check_split(run, task, config, checkpoint.state.get("split"))
             weights = checkpoint.tensors("model") | checkpoint.tensors("best")  # of which the frozen are in the first
             load_weights(model, weights, checkpoint.path, whole=True)
             model.eval()

@@ -4,25 +4,30 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
 from edgewise.graphs import Graph
 from edgewise.graphs.forms import compact_edges
 from edgewise.graphs.store.layout import as_array
+from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import checkpoints, read_state
 from edgewise.training.journal import METRICS, digest, say
-from edgewise.training.settings import StartSettings
+from edgewise.training.seeds import mix
+from edgewise.training.settings import OWN, RunConfig, StartSettings
 
 CONFIG = "config.yaml"
 _EMPTY = CellType()  # a name that a function closes over and that has no value yet
 MOST = 1 << 20  # examples of a split that are compared
+ACCEPT, ANEW = "go on with it as it is by --accept", "train anew in another folder"
 
 
 def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
@@ -35,15 +40,17 @@ def file_hashes(run: Path, names: Iterable[str]) -> dict[str, str]:
         raise CheckpointError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def split_of(task: Task) -> dict[str, Any]:
-    """What a checkpoint records of a task's data: how many examples each split has, and which they are.
+def split_of(task: Task, config: RunConfig) -> dict[str, Any]:
+    """What a checkpoint records of a task's data: how many examples each split has, and which they are; of data that
+    were given to `fit` also the hash of some of them.
 
-    Edge cases  nothing of a task that keeps its own split in the run; of more than `MOST` examples, as many evenly
+    Edge cases  nothing more of a task that keeps its own split in the run; of more than `MOST` examples, as many evenly
                 spread; of splits that are no numbers how many they are
     """
+    recorded: dict[str, Any] = {"data": _hash_of_data(task, config)} if config.task.name == OWN else {}
     if task.changes is not None:
-        return {}
-    recorded: dict[str, Any] = {"epoch": task.epoch_size}
+        return recorded
+    recorded["epoch"] = task.epoch_size
     for split, examples in task.splits.items():
         recorded[split] = {"count": len(examples)}
         if isinstance(examples, Tensor):
@@ -52,22 +59,42 @@ def split_of(task: Task) -> dict[str, Any]:
     return recorded
 
 
-def check_split(run: Path, task: Task, recorded: dict[str, Any] | None, accept: bool = False) -> None:
+def _hash_of_data(task: Task, config: RunConfig) -> str:
+    """The sha256 of what the first step of training and the first batch of validation read: of one graph all of it.
+
+    Edge cases  what lies on disk is not read
+    """
+    size, drawn = config.train.batch, torch.Generator().manual_seed(mix(config.train.seed, 1))
+    batches = task.train_batch(size, drawn, config.graph), *islice(task.batches("valid", size, config.graph), 1)
+    parts = [part for batch in batches for part in (*batch.inputs, batch.target)]
+    tensors = (part for part in parts if isinstance(part, Tensor | SparseFeatures))
+    graphs = (part for part in parts if isinstance(part, Graph) and not part.is_mapped)
+    return hash_of_values([*tensors, *graphs])
+
+
+def check_split(
+    run: Path, task: Task, config: RunConfig, recorded: dict[str, Any] | None, accept: bool = False
+) -> None:
     """Compare a task's data with what a checkpoint recorded of them.
 
     Errors      CheckpointError: other examples would be trained and tested on; with `accept` only a line says so
     """
-    now = split_of(task)
-    if not recorded or recorded == now:
+    now = {"data": None} | split_of(task, config)
+    recorded = {"data": now["data"]} | recorded if recorded else now  # older runs of `fit` lack it
+    if recorded == now:
         return
 
     def counted(one: dict[str, Any]) -> str:
         sizes = [f"{part['count']:,} {name}" for name, part in one.items() if isinstance(part, dict)]
         return ", ".join(sizes) or f"{one['epoch']:,} to train on"
 
-    what = f"{run}: its data have changed since it was trained: {counted(recorded)} then, {counted(now)} now"
+    what = f"{run}: its data have changed since it was trained"
+    if recorded | {"data": now["data"]} == now:
+        raise CheckpointError(f"{what}: their graph, features or targets. Bring these back, or {ANEW}")
+    what = f"{what}: {counted(recorded)} then, {counted(now)} now"
     if not accept:
-        raise CheckpointError(f"{what}, drawn anew: bring them back, or go on with these by --accept")
+        otherwise = ANEW if config.task.name == OWN else "go on with these by --accept"
+        raise CheckpointError(f"{what}, drawn anew: bring them back, or {otherwise}")
     say(f"{what}; accepted")
 
 
@@ -103,9 +130,13 @@ def hash_of_values(values: Iterable[Any]) -> str:
             sha256.update(repr(value).encode())
         elif isinstance(value, Graph):
             sha256.update(hash_of(value).encode())
-        elif isinstance(value, Tensor | np.ndarray):
-            array = as_array(value.detach().cpu()) if isinstance(value, Tensor) else value
-            sha256.update(f"{array.dtype} {array.shape}".encode() + (b"" if array.dtype.hasobject else array.tobytes()))
+        elif isinstance(value, Tensor):
+            sha256.update(f"{value.dtype} {tuple(value.shape)}".encode())
+            if value.layout is torch.strided:
+                plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+                sha256.update(plain.reshape(-1).view(torch.uint8).numpy())
+        elif isinstance(value, np.ndarray):
+            sha256.update(f"{value.dtype} {value.shape}".encode() + (b"" if value.dtype.hasobject else value.tobytes()))
         elif id(value) not in inside:  # a function may close over itself
             inside.add(id(value))
             for part in _parts_of(value):
@@ -119,6 +150,8 @@ def hash_of_values(values: Iterable[Any]) -> str:
 def _parts_of(value: Any) -> list[Any]:
     if isinstance(value, tuple | list):
         return [len(value), *value]
+    if isinstance(value, SparseFeatures):
+        return [value.graph, value.weight]
     if isinstance(value, partial):
         return [value.func, *value.args, *(part for named in value.keywords.items() for part in named)]
     return [getattr(value, "__qualname__", ""), *given_to(value)] if callable(value) or is_dataclass(value) else []
@@ -155,9 +188,10 @@ def check_frozen(run: Path, start: StartSettings, now: str | None, recorded: str
     say(f"{what}; accepted")
 
 
-def check(run: Path, accept: bool = False) -> None:
+def check(run: Path, accept: bool = False, otherwise: str = ACCEPT) -> None:
     """Compare a run's files with what its newest readable checkpoint recorded of them.
 
+    Symbols     otherwise = what else there is to do than to restore them
     Errors      CheckpointError: a file was altered or removed, or has lost its end; with `accept` only a line says so
     Edge cases  what the history gained after the checkpoint is not compared; a run without checkpoints passes
     """
@@ -169,7 +203,7 @@ def check(run: Path, accept: bool = False) -> None:
         if changes := list(_changes(run, state)):
             what = f"{' and '.join(changes)} since {path.name} was saved"
             if not accept:
-                raise CheckpointError(f"{what}: restore it, or go on with it as it is by --accept")
+                raise CheckpointError(f"{what}: restore it, or {otherwise}")
             say(f"{what}; accepted")
         return
 

@@ -330,7 +330,7 @@ class Trainer:
         checkpoint = newest(folder, say if shown else lambda _: None)
         clean(folder, checkpoint)
         self.journal.cut(checkpoint.state["metrics"]["bytes"] if checkpoint else 0)
-        self.files, self.split = file_hashes(self.run, self.task.kept), split_of(self.task)
+        self.files, self.split = file_hashes(self.run, self.task.kept), split_of(self.task, self.config)
         return (checkpoint.path.name, checkpoint.state) if checkpoint else None
 
     def restore(self, resumed: tuple[str, dict[str, Any]] | None) -> None:
@@ -339,7 +339,7 @@ class Trainer:
             begin(self.model, self.config)
         else:
             name, state = resumed
-            check_split(self.run, self.task, state.get("split"), self.accept)
+            check_split(self.run, self.task, self.config, state.get("split"), self.accept)
             check_frozen(self.run, self.config.start, self.frozen, state.get("frozen"), self.accept)
             self.checkpoint = checkpoint = Checkpoint(self.run / "checkpoints" / name, state)
             own = saved_state(self.model, self.whole)

@@ -29,11 +29,10 @@ from edgewise.training.integrity import CONFIG, check, check_frozen, check_split
 from edgewise.training.journal import METRICS, say
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
-from edgewise.training.settings import RunConfig, StartSettings
+from edgewise.training.settings import OWN, RunConfig, StartSettings
 from edgewise.training.start.pretrained import take_pretrained
 
 Moved = str | Mapping[str, str]  # where a task's data lie now, if not where they were
-OWN = "of one's own"  # the name of a task or model that was given to `fit`
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def load_run(
     check(run, accept)
     task, model = assemble(config, run)
     checkpoint = newest_of(run)
-    check_split(run, task, checkpoint.state.get("split"), accept)
+    check_split(run, task, config, checkpoint.state.get("split"), accept)
     check_frozen(run, config.start, frozen_of(model, config.start), checkpoint.state.get("frozen"), accept)
     load_weights(model, best_of(checkpoint) if weights == "best" else checkpoint.tensors("model"), checkpoint.path)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
@@ -279,7 +278,8 @@ def evaluate(
     Of several ranks, which all call it, each reads its share, and all have the scores. Afterwards the
     mode of each part of the model and PyTorch's random numbers are what they were before, an error or not.
 
-    Errors      ConfigError for a task of one's own whose scores are no sums with a count, or without its metric
+    Errors      ConfigError for a task of one's own whose scores are no sums with a count or at last no numbers by
+                name, or without its metric
     """
     world = on if isinstance(on, World) else World(torch.device(on))
     device = world.device
@@ -298,8 +298,19 @@ def evaluate(
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
     means = {name: float(value) / count for name, value in sums.items()}
-    scores = task.finish(means) | judged
+    scores = _named(task, "finish", task.finish(means)) | _named(task, "judge", judged)
     figure(scores, task.metric, task)
+    return scores
+
+
+def _named(task: Task, method: str, scores: Any) -> dict[str, float]:
+    """Scores that a task of one's own may have returned."""
+    by = f"{type(task).__name__}.{method} must return scores by name, each a number"
+    if not isinstance(scores, dict):
+        raise ConfigError(f"{by}, not {a_kind(scores)}")
+    for name, value in scores.items():
+        if not isinstance(value, int | float):
+            raise ConfigError(f"{by}: {name!r} is {a_kind(value)}")
     return scores
 
 

@@ -184,6 +184,9 @@ class StartSettings:
             raise ConfigError("start.extend makes more positions of a folder's: name it with start.hub")
 
 
+OWN = "of one's own"  # the name of a task or model that was given to `fit`
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Everything that decides a run: the same configuration gives the same weights.
