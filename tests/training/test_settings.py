@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import pytest
 import yaml
+from torch import nn
 
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
@@ -11,7 +12,7 @@ from edgewise.apps.recipes import SECTIONS
 from edgewise.configuration import options_of
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
-from edgewise.tasks import PatternChoice
+from edgewise.tasks import PatternChoice, planted
 from edgewise.training import (
     OPTIMIZERS,
     SCHEDULES,
@@ -25,6 +26,7 @@ from edgewise.training import (
     StartSettings,
     TrainSettings,
 )
+from edgewise.training.settings import idle
 from training.tiny import configured
 
 ADAM = {"learning_rate": 3e-4, "weight_decay": 0.1, "decay_matrices_only": True, "decay_prefix": "blocks."}
@@ -265,3 +267,32 @@ def test_options_that_have_an_effect_are_not_said():
     for recipe in recipes.names():
         assert list(configure(recipes.read(recipe)).idle()) == []
     assert list(configured(steps=10, average=AverageSettings(10, every=3)).idle()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        (
+            {"partition": "blocks", "shard": True, "recompute": True},
+            [
+                "train.partition has no effect in one process: start several by torchrun",
+                "train.shard has no effect in one process: start several by torchrun",
+                "machine.recompute has no effect: Linear has no blocks, layers in a ModuleList",
+            ],
+        ),
+        ({}, []),
+    ],
+)
+def test_options_without_effect_on_these_processes_and_this_model_are_said(options, lines):
+    task, config = planted(nodes=50, classes=2), configured(**options)
+    assert list(idle(config, task, nn.Linear(1, 1), 1)) == lines
+    stacked = nn.Module()
+    stacked.blocks = nn.ModuleList([nn.Linear(1, 1)])
+    assert list(idle(config, task, stacked, 2)) == []
+
+
+def test_options_of_a_sampled_task_without_fan_outs_are_said():
+    task = planted(nodes=50, classes=2, fanouts=(), workers=2, layerwise=True)
+    assert list(idle(configured(), task, nn.Linear(1, 1), 1)) == [
+        f"task.{name} has no effect without task.fanouts" for name in ("workers", "layerwise")
+    ]

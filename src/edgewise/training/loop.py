@@ -43,7 +43,7 @@ from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.ranks.shards import recomputed
 from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
-from edgewise.training.settings import RunConfig
+from edgewise.training.settings import RunConfig, idle
 from edgewise.training.start.pretrained import settled
 
 Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it
@@ -141,7 +141,7 @@ class Trainer:
         """Train to the last step or the end of patience, then read the test split."""
         settings, evaluation = self.settings, self.config.evaluation
         shown = progress and self.world.first
-        for line in self.config.idle() if shown else ():
+        for line in idle(self.config, self.task, self.model, self.world.size) if shown else ():
             say(line)
         if not self.model.training:  # else parts of it that are frozen in evaluation mode stay so
             self.model.train()

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
+from torch import nn
 
 from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, build, plain, read_yaml, typed
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice
+from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice, Task
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.optimizers.schedules import SCHEDULES
+from edgewise.training.ranks.shards import blocks_of
 
 RUN_LAYOUT = 5  # of run folders: raised by every change that an older version could not read
 
@@ -277,3 +279,17 @@ class RunConfig:
             advice = "go on with the version that wrote it, or train it anew"
             raise CheckpointError(f"{path.parent} has {written}, and this version reads layout {RUN_LAYOUT}: {advice}")
         return cls.from_plain(content)
+
+
+def idle(config: RunConfig, task: Task, model: nn.Module, ranks: int) -> Iterator[str]:
+    """The options that have no effect on a run, each in a sentence.
+
+    Symbols     ranks = how many processes train
+    """
+    yield from (*config.idle(), *task.idle)
+    together = {"partition": config.train.partition != "none", "shard": config.train.shard}
+    for name, given in together.items() if ranks == 1 else ():
+        if given:
+            yield f"train.{name} has no effect in one process: start several by torchrun"
+    if config.machine.recompute and not blocks_of(model):
+        yield f"machine.recompute has no effect: {type(model).__name__} has no blocks, layers in a ModuleList"

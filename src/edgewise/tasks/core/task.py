@@ -109,6 +109,8 @@ class Task(ABC):
     """How its data were read, in lines that are printed before training."""
     changes: tuple[str, ...] | None = None
     """Of a task that keeps its split in a run, what its split lacks, or what has changed since, in sentences."""
+    idle: tuple[str, ...] = ()
+    """Options that it was given and that have no effect beside the others, each in a sentence."""
     files: tuple[str, ...] = ()
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
     tables: bool = False

@@ -72,6 +72,8 @@ class SampledNodes(NodeClassification):
             raise ConfigError(f"the features of {name}'s edges {whole}")
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
+        idle = {"workers": workers, "layerwise": layerwise} if not fanouts else {}
+        self.idle = tuple(f"task.{name} has no effect without task.fanouts" for name, given in idle.items() if given)
         if fanouts:
             self.epoch_size = len(nodes.splits["train"])
 
