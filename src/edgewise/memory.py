@@ -12,6 +12,9 @@ from edgewise.errors import ConfigError, GraphError
 SHARE = 0.5  # of the machine's memory, beyond which one value is refused
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # options of mallopt
 KEPT, LARGEST = 1 << 29, 1 << 25  # bytes: free memory that glibc keeps, and the largest block there is in it
+SHORT = re.compile(
+    r"(?<!illegal )memory(?! format)|Storage size"
+)  # in errors of PyTorch that say that it is too little
 LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, in bytes
 
 
@@ -47,6 +50,15 @@ def check_fits(size: int, what: str, *numbers: object, error: type[Exception] = 
     if memory is not None and size > SHARE * memory:
         have = f"{in_words(memory)} of memory, of which one value may take {SHARE:.0%}"
         raise error(f"{what.format(*numbers)} takes {in_words(size)}, and there are {have}")
+
+
+def was_short(error: BaseException) -> bool:
+    """Whether an error says that there was too little memory: Python's, or one of PyTorch's of any device.
+
+    >>> was_short(MemoryError()), was_short(RuntimeError("CUDA out of memory")), was_short(RuntimeError("a shape"))
+    (True, True, False)
+    """
+    return isinstance(error, MemoryError | OverflowError) or bool(SHORT.search(str(error)))
 
 
 def keep_freed() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from edgewise.apps import recipes
 from edgewise.apps.command.main import main
@@ -167,6 +168,30 @@ def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
     list(study.carry_out(2, 60))
     assert study.refused() == {0: "step 1: the loss is nan"}
     assert [one.number for one in study.complete()] == [1] and study.recipes_own() is None
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.\nMore of it.")])
+def test_values_that_take_too_much_memory_end_no_search(tmp_path, monkeypatch, error):
+    study, train = opened(tmp_path / "t"), studies.carry_out
+
+    def carry_out(config, run, watch):
+        if run.parent.name == "0":
+            raise error
+        return train(config, run, watch)
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    list(study.carry_out(2, 60))
+    assert study.refused() == {0: f"this machine has too little memory for it ({type(error).__name__})"}
+    assert [one.number for one in study.complete()] == [1]
+
+
+def test_an_error_of_other_kinds_ends_a_search(tmp_path, monkeypatch):
+    def carry_out(config, run, watch):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        list(opened(tmp_path / "t").carry_out(1, 60))
 
 
 def test_what_no_values_can_help_ends_a_search(tmp_path, monkeypatch):

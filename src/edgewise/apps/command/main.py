@@ -29,6 +29,7 @@ from edgewise.apps.help import (
 from edgewise.apps.tuning.options import TUNE, limits
 from edgewise.apps.tuning.options import add_options as add_tuning_options
 from edgewise.errors import ConfigError, EdgewiseError
+from edgewise.memory import was_short
 
 Summary = dict[str, Any]  # what --json prints
 
@@ -366,7 +367,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return complained(f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""))
     except (MemoryError, OverflowError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not re.search("memory|Storage size", str(error)):
+        if not was_short(error):
             raise
         return complained(f"this machine has too little memory for it: {error}")
     except KeyboardInterrupt as stop:

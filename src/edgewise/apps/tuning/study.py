@@ -17,6 +17,7 @@ from edgewise.apps.tuning.trials import carry_out
 from edgewise.configuration import read_yaml
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, installing
 from edgewise.files import lock, make_folder, write_file
+from edgewise.memory import was_short
 from edgewise.tasks import Task
 from edgewise.training import RunConfig, read_metrics
 from edgewise.training.seeds import mix
@@ -225,10 +226,18 @@ class Study:
         except CheckpointError:  # of a full disk, whatever the values
             raise
         except EdgewiseError as error:  # a loss that is no number, or values that do not go together
-            trial.set_user_attr(REFUSED, str(error))
-            self.optuna.tell(trial, state=self.states.PRUNED)
+            self.refuse(trial, str(error))
+        except (MemoryError, OverflowError, RuntimeError) as error:
+            if not was_short(error):
+                raise
+            self.refuse(trial, f"this machine has too little memory for it ({type(error).__name__})")
         for checkpoints in folder.glob("*/checkpoints"):
             rmtree(checkpoints)
+
+    def refuse(self, trial: "Trial", why: str) -> None:
+        """Say of a trial that its values do not run."""
+        trial.set_user_attr(REFUSED, why)
+        self.optuna.tell(trial, state=self.states.PRUNED)
 
     def replay(self, trial: "Trial", config: RunConfig, run: Path) -> Iterator[int]:
         """Tell a trial that goes on what it had reached before, and yield the steps."""
