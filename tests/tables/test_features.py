@@ -35,6 +35,9 @@ def read(path: Path, names: Sequence[str] = (), known: dict | None = None) -> li
         ("1 NA n/a -", "number", ()),
         ("yes No YES ?", "boolean", ()),
         ("t f t f", "boolean", ()),
+        ("ja nein YES no", "boolean", ()),
+        ("N F N F", "category", ("F", "N")),  # both were 0
+        ("y T y T", "category", ("T", "y")),
         ("a b a b", "category", ("a", "b")),
         ("red null red blue", "category", ("blue", "red")),
         ("yes maybe no no", None, ()),

@@ -13,8 +13,8 @@ from edgewise.tables.dialect import CODE
 from edgewise.tables.reading import File
 from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of
 
-BOOLEAN = {"true": 1.0, "yes": 1.0, "t": 1.0, "y": 1.0, "on": 1.0, "ja": 1.0, "oui": 1.0}
-BOOLEAN |= {"false": 0.0, "no": 0.0, "f": 0.0, "n": 0.0, "off": 0.0, "nein": 0.0, "non": 0.0}
+TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
+BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
 LISTED = 100  # columns that have a line of their own
 MAX_LEVELS = 100  # of a category, each of which is a feature
 ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
@@ -125,7 +125,9 @@ def _guess(levels: Sequence[str], codes: Array, comma: bool) -> Kind:
         return "category"
     if often[~np.isnan(numbers_of(levels, comma))].sum() >= half:
         return "number"
-    if all(level.lower() in BOOLEAN for level in levels):
+    words = {level.lower() for level in levels}
+    whole = all(words.isdisjoint(pair) or words.issuperset(pair) for pair in TRUTHS)  # N and F are two letters, no pair
+    if words <= {*BOOLEAN} and (whole or len(words) == 1):
         return "boolean"
     dated = [bool(ISO.fullmatch(one) or EUROPEAN.fullmatch(one) or SLASHED.fullmatch(one)) for one in levels]
     return "date" if often[np.array(dated)].sum() >= half else "category"

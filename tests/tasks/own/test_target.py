@@ -70,6 +70,13 @@ def test_whole_numbers_of_a_quantity_are_not_taken_for_unknown_ones() -> None:
     assert Target("class", ("a", "b"), "").values(np.array([-2, 1])).tolist() == [-1, 1]
 
 
+def test_a_later_label_that_is_no_finite_number_is_unknown() -> None:
+    """It is said to be none of the run's, and made its figures infinite."""
+    mass = Target("number", (), "")
+    assert mass.values(["1", "inf", "1e39", "x", ""]).isnan().tolist() == [False, True, True, True, True]
+    assert mass.strangers(["1", "inf", "1e39", "x", ""]) == ["1e39", "inf", "x"]
+
+
 @pytest.mark.parametrize("label", ["when", "when,other"])
 def test_digits_beyond_single_precision_are_kept(tmp_path, label: str) -> None:
     """A Julian date has seven digits before its point, as many as float32 has in all."""

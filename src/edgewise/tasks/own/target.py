@@ -73,7 +73,8 @@ class Target:
             return torch.from_numpy(np.where(known, np.nan_to_num(numbers), -1).astype(np.int64))
         names = _names(labels)
         if self.kind == "number":
-            return torch.from_numpy(numbers_of(names))
+            values = numbers_of(names)
+            return torch.from_numpy(np.where(np.abs(values) <= LARGEST, values, np.nan))
         place = {name: number for number, name in enumerate(self.classes)}
         return torch.tensor([place.get(name, -1) for name in names], dtype=torch.int64)
 
