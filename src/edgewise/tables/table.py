@@ -5,6 +5,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import contains
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +126,7 @@ def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
     """
     try:
         grouped = comma and any("." in cell for cell in cells)
-        if max(map(len, cells), default=0) <= LONGEST and not grouped and not any("_" in cell for cell in cells):
+        if max(map(len, cells), default=0) <= LONGEST and not grouped and not any(map(contains, cells, repeat("_"))):
             return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         pass

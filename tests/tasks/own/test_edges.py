@@ -7,6 +7,8 @@ import torch
 
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings
+from edgewise.tables.reading import File
+from edgewise.tables.table import Table
 from edgewise.tasks import node_folder
 
 NODES = "id,size,label,split\na,1,u,train\nb,2,v,train\nc,3,u,valid\nd,4,v,test\n"
@@ -181,3 +183,26 @@ def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) 
         with pytest.raises(DataError, match=told):
             node_folder(folder)
     assert node_folder(write(tmp_path, edges="a,b\nb,c\n"), ends="a,b").graph().num_edges == 2  # these are their names
+
+
+@pytest.mark.parametrize(("more", "reads"), [("", 1), (",weight", 2)])
+def test_a_table_whose_ends_are_found_is_read_once_for_them_and_once_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, reads: int
+) -> None:
+    folder = write(tmp_path, edges=f"one,two{more}\na,b{',1' if more else ''}\nb,c{',2' if more else ''}\n")
+    table, read = File.table, list[str]()
+    monkeypatch.setattr(File, "table", lambda file, *a, **b: (read.append(file.path.name), table(file, *a, **b))[1])
+    task = node_folder(folder, undirected=False)
+    assert read.count("edges.csv") == reads and task.graph().edge_index().tolist() == [[0, 1], [1, 2]]
+    assert (task.nodes.e is None) == (not more)
+
+
+def test_numbers_that_repeat_name_no_nodes_and_become_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wide table each of its columns of whole numbers was made texts, to see whether it names the nodes."""
+    write(tmp_path, edges="from,to\n7,8\n8,9\n")
+    nodes = "age,who,label,split\n1,7,u,train\n1,8,v,train\n2,9,u,valid\n2,10,v,test\n"
+    (tmp_path / "nodes.csv").write_text(nodes, encoding="utf-8")
+    texts, made = Table.texts, list[str]()
+    monkeypatch.setattr(Table, "texts", lambda table, name: (made.append(name), texts(table, name))[1])
+    assert node_folder(str(tmp_path)).given.names == ["7", "8", "9", "10"]
+    assert "age" not in made and "who" in made

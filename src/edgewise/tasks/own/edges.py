@@ -47,7 +47,7 @@ class EdgeFile:
             self.ends = self.names[:2]
         if len(self.ends) != 2:
             raise DataError(f"{path}: its columns are {', '.join(self.names)}; expected {' and '.join(ENDS[0])}")
-        self.table = self.file.table(self.ends, self.ends)
+        self.table = self.file.table(self.ends, self.names if self.guessed else self.ends)
 
     def names_of(self, end: str) -> list[str]:
         """The nodes at an end."""
@@ -69,11 +69,10 @@ class EdgeFile:
         """
         if not self.guessed:
             return
-        ends = [kept[end] for end in ENDS[0] if end in kept] if kept else []
+        ends, texts = [kept[end] for end in ENDS[0] if end in kept] if kept else [], self.table
         if ends and {*ends} <= {*self.names}:
-            self.ends, self.table = ends, self.file.table(ends, ends)
+            self._read(ends)
             return
-        texts = self.file.table((), self.names)
         left = [name for name in self.names if name and name not in (features or ())]
         nodes = {name: sum(text in known for text in texts.texts(name)) for name in left}
         fitting = [name for name in left if nodes[name] == len(texts) > 0]
@@ -89,7 +88,13 @@ class EdgeFile:
             what = f"its first line must have the names of the columns, and {' and '.join(fitting)} are nodes"
             advice = f"put names such as {', '.join(ENDS[0])} above it, or give --task.ends {','.join(fitting)}"
             raise DataError(f"{self.path}: {what}: {advice}")
-        self.ends, self.table = fitting, self.file.table(fitting, fitting)
+        self._read(fitting)
+
+    def _read(self, ends: list[str]) -> None:
+        """Take two columns for the ends, and read the others as what they hold."""
+        self.ends = ends
+        if {*self.names} != {*ends}:
+            self.table = self.file.table(ends, ends)
 
     def note(self) -> tuple[str, ...]:
         """How the ends were found, where their names do not say it."""

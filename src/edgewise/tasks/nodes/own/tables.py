@@ -162,7 +162,10 @@ def _covering(table: Table, links: Sequence[EdgeFile], left_out: set[str]) -> st
     for name, cells in table.columns.items():
         if name in left_out or not ends or isinstance(cells, str):
             continue
-        if isinstance(cells, np.ndarray) and bool((cells != np.round(cells)).any()):
+        if isinstance(cells, np.ndarray) and (
+            bool((cells != np.round(cells)).any())
+            or len(np.unique(cells)) < len(table)  # before texts are made of them
+        ):
             continue
         texts = {*table.texts(name)}
         if len(texts) == len(table) and ends <= texts and texts != rows:
