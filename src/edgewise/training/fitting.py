@@ -96,7 +96,8 @@ def fit(
     Errors      ConfigError for a setting that there is none of, for a folder that holds a run (without `resume`) or one
                 of other settings, another graph or other classes of task and model (with it), for what is no task or no
                 module, a model that is called in another way or whose outputs have no gradient, that is lazy, or whose
-                state_dict no checkpoint holds (sparse, complex128 or no tensors); ShapeError for outputs that the task
+                state_dict no checkpoint holds (sparse, complex128 or no tensors); CheckpointError for weights of
+                another shape or dtype, or other data, than the run was begun with; ShapeError for outputs that the task
                 cannot read; NonFiniteError as `train`
     Edge cases  the weights that training starts from are the model's own; one in eval mode is trained in train mode; of
                 one in train mode the parts that are frozen in eval mode stay so; checkpoints hold the model's whole
