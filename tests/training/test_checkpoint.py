@@ -4,13 +4,16 @@ import hashlib
 import json
 import os
 import pickle
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from edgewise.errors import CheckpointError, ConfigError
+from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
 from edgewise.files import write_file
+from edgewise.layers import GCN
 from edgewise.tasks import karate
 from edgewise.training import fit
 from edgewise.training.checkpoint import (
@@ -316,3 +319,17 @@ def test_complex_weights_and_numbers_of_8_bits_train_and_come_back(tmp_path, opt
     fit(karate(), again, tmp_path / "run", resume=True, **options)
     assert not torch.equal(model.factor, torch.ones(2, dtype=torch.complex64))
     assert torch.equal(model.factor, again.factor)
+
+
+@pytest.mark.parametrize(("seen", "error"), [(1.0, nullcontext()), (torch.nan, pytest.raises(NonFiniteError))])
+def test_a_buffer_that_begins_without_an_end_does_not_end_a_training(seen: float, error: Any) -> None:
+    class Masked(GCN):
+        def forward(self, graph: Any, x: Tensor) -> Tensor:
+            self.seen.fill_(seen)
+            return super().forward(graph, x)
+
+    model = Masked(34, 2)
+    model.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+    model.register_buffer("seen", torch.zeros(()))
+    with error:
+        assert fit(karate(), model, steps=2).steps == 2 and int(model.mask.isinf().sum()) == 3

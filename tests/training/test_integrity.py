@@ -206,6 +206,17 @@ def test_other_features_labels_and_edges_are_refused_by_fit(tmp_path: Path, chan
         without_result(run)
 
 
+def test_a_model_of_another_dtype_and_an_altered_run_are_refused_by_fit(tmp_path: Path) -> None:
+    """Its weights became those of the run in its own dtype, without a word."""
+    run = tmp_path / "run"
+    fit(karate(), GCN(34, 2), run, steps=1)
+    with pytest.raises(CheckpointError, match=r"is float32 in the checkpoint and float64 in the model"):
+        fit(karate(), GCN(34, 2).double(), run, resume=True, steps=1)
+    (run / "metrics.jsonl").unlink()
+    with pytest.raises(CheckpointError, match=r"was removed since .*: restore it, or train anew in another folder"):
+        fit(karate(), GCN(34, 2), run, resume=True, steps=1)
+
+
 @dataclass(frozen=True)
 class Shift:
     by: int

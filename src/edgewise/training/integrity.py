@@ -134,7 +134,7 @@ def hash_of_values(values: Iterable[Any]) -> str:
             sha256.update(f"{value.dtype} {tuple(value.shape)}".encode())
             if value.layout is torch.strided:
                 plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-                sha256.update(plain.reshape(-1).view(torch.uint8).numpy())
+                sha256.update(plain.reshape(-1).view(torch.uint8).numpy().data)
         elif isinstance(value, np.ndarray):
             sha256.update(f"{value.dtype} {value.shape}".encode() + (b"" if value.dtype.hasobject else value.tobytes()))
         elif id(value) not in inside:  # a function may close over itself
