@@ -170,6 +170,16 @@ def test_attention_weights_are_dropped_while_training_only(name):
     assert torch.equal(layer(complete(6), x), layer(complete(6), x))
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_layer_is_compiled_whole_and_serves_other_graphs_of_the_same_size(name):
+    torch._dynamo.reset()
+    layer = strong(KINDS[name](8, heads=2))
+    compiled, x = torch.compile(layer, backend="eager", fullgraph=True), torch.randn(6, 8, dtype=torch.float64)
+    edges = [[0, 5, 2, 4, 1, 3, 0], [1, 0, 0, 4, 3, 5, 5]], [[3, 3, 2, 4, 1, 3, 0], [3, 2, 2, 4, 0, 4, 0]]
+    for graph in [causal(6), *(Graph.from_edge_index(ends, num_nodes=6) for ends in edges)]:
+        torch.testing.assert_close(compiled(graph, x), layer(graph, x))
+
+
 def test_distances_count_the_offset():
     assert distances(causal(4).rows(2, 4)).tolist() == [2, 1, 0, 3, 2, 1, 0]
 

@@ -58,6 +58,19 @@ def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:
     return rows.index_select(-2, graph.receivers * values.shape[-1] + column)
 
 
+def sums_by_distance(graph: Graph, p: Tensor, column: Tensor, columns: int) -> Tensor:
+    """The sum of each receiver's edges in each column: p [*, E, H] at column [E] -> [*, I, H, D].
+
+    Example
+        >>> graph = causal(2)
+        >>> sums_by_distance(graph, torch.tensor([[1.0], [2.0], [3.0]]), distances(graph), 2).tolist()
+        [[[1.0, 0.0]], [[3.0, 2.0]]]
+    """
+    rows = p.new_zeros(*p.shape[:-2], graph.num_receivers * columns, p.shape[-1])
+    summed = rows.index_add(-2, graph.receivers * columns + column, p)
+    return summed.unflatten(-2, (graph.num_receivers, columns)).transpose(-1, -2)
+
+
 class ALiBiAttention(PositionalAttention):
     """Attention with linear biases: each head pays a fixed price for every step of distance, and learns nothing for it.
 
@@ -214,8 +227,8 @@ class ShawAttention(PositionalAttention):
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, and for a reach below 1
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
-    Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and O(E H)
-                for the weights: k_j + a^K and v_j + a^V are never written out
+    Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and the
+                sum of a^V, O(E H) for the weights: k_j + a^K and v_j + a^V are never written out
     Reference   Shaw, Uszkoreit & Vaswani, "Self-attention with relative position representations", 2018
 
     Example
@@ -254,9 +267,8 @@ class ShawAttention(PositionalAttention):
         if self.training and self.dropout:  # of one draw for both sums
             p = dropout(p, self.dropout, training=True)
             y = aggregate(graph, v.repeat_interleave(q.shape[-2] // v.shape[-2], -2), p.to(v.dtype))
-        to_distances, order = _to_distances(graph, self.reach)
-        a = self.a_value.to(v.dtype).unsqueeze(1).expand(*v.shape[:-3], -1, q.shape[-2], -1)  # [*, D, H, C]
-        return y + aggregate(to_distances, a, p.index_select(-2, order).to(v.dtype))
+        p_to = sums_by_distance(graph, p, _rows(graph, self.reach), len(self.a_value)).to(v.dtype)  # [*, I, H, D]
+        return y + p_to @ self.a_value.to(v.dtype)
 
     @staticmethod
     def example() -> Example:
@@ -267,14 +279,6 @@ class ShawAttention(PositionalAttention):
 def _rows(graph: Graph, reach: int) -> Tensor:
     """The row of a^K and a^V that each edge reads, [E]."""
     return (-distances(graph)).clamp(-reach, reach) + reach
-
-
-@cached
-def _to_distances(graph: Graph, reach: int) -> tuple[Graph, Tensor]:
-    """Who listens to which distance, one edge for each edge of the graph, and the order of those edges there."""
-    ends = torch.stack([_rows(graph, reach), graph.receivers])
-    to_distances = Graph.from_edge_index(ends, 2 * reach + 1, graph.num_receivers)
-    return to_distances, to_distances.sort_edges(torch.arange(graph.num_edges, device=graph.device))
 
 
 class TransformerXLAttention(PositionalAttention):
@@ -330,5 +334,8 @@ class TransformerXLAttention(PositionalAttention):
 def _sinusoids_of_distances(graph: Graph, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The sinusoids [D, width] of all distances from the graph's least to its largest, and each edge's row."""
     d = distances(graph)
-    least, most = (int(d.min()), int(d.max())) if len(d) else (0, 0)
+    if torch.compiler.is_dynamo_compiling():  # it serves all graphs of these sizes
+        least, most = graph.offset - graph.num_senders, graph.offset + graph.num_receivers
+    else:
+        least, most = (int(d.min()), int(d.max())) if len(d) else (0, 0)
     return sinusoids(torch.arange(least, most + 1, device=d.device), width).to(dtype), d - least

@@ -140,7 +140,7 @@ def _run(call: Call) -> Tensor:
         blocks = _flash_blocks if _runs_flash(call) else _blocks
         y = blocks(graph, q, k, v, scale, call.dropout)
     else:
-        causal = not score.biases and CAUSAL.holds(graph)
+        causal = len(score.biases) == 0 and CAUSAL.holds(graph)
         mask = None if causal else _mask(call)
         y = scaled_dot_product_attention(
             q, k, v, mask, call.dropout, causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
