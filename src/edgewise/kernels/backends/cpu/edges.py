@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import compact_edges
 from edgewise.kernels.operator.attention import ADDITIVE, Attention, AttentionGradient, composed
 from edgewise.kernels.operator.layout import empty_like, expect, rows_contiguous, wide
-from edgewise.kernels.operator.masked_rows import are_low, times_counted
+from edgewise.kernels.operator.masked_rows import are_far, lifted, times_counted
 from edgewise.kernels.operator.operator import DTYPES, Operator
 from edgewise.kernels.operator.products import ExtremeGradient, ExtremeShare, Product, ProductGradient, Products
 from edgewise.native import library, threads
@@ -135,8 +136,8 @@ def _attention(own: Attention) -> Any:
     return call
 
 
-def _attend(own: EdgesAttention) -> tuple[Tensor, Tensor, Tensor]:
-    y, lse, positive = results = own.empty()
+def _attend(own: EdgesAttention | EdgesAttentionGradient) -> tuple[Tensor, Tensor, Tensor]:
+    y, lse, positive = results = EdgesAttention.empty(own)
     call = _attention(own)
     call.y, call.lse = matrix(y), lse.data_ptr()
     if positive.numel():
@@ -146,13 +147,10 @@ def _attend(own: EdgesAttention) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _attend_gradient(own: EdgesAttentionGradient) -> tuple[Tensor, ...]:
+    own = own if own.bias is None or not are_far(own.lse).any() else _counted_once(own, own.bias)
     dq, dk, dv, da, dbias = results = own.empty()
     call, dy, rest = _attention(own), rows_contiguous(own.dy), own.rest
     offsets, index, edge, places = own.reverse
-    if own.bias is not None and are_low(own.lse).any():
-        times = times_counted(own.lse, own.bias, own.structure[0][:-1], own.structure[0].diff())
-        dy = dy / times.unsqueeze(-1).to(dy.dtype)
-        rest = rest * torch.cat([times.repeat_interleave(own.v.shape[3], 2), times], 2) if rest.numel() else rest
     call.transpose, call.transposed = adjacency(offsets, index, edge), places.data_ptr()
     call.dy, call.y, call.dv, call.lse = matrix(dy), matrix(own.y), matrix(dv), own.lse.data_ptr()
     if own.q is not None:
@@ -165,6 +163,19 @@ def _attend_gradient(own: EdgesAttentionGradient) -> tuple[Tensor, ...]:
         call.dbias = dbias.data_ptr()
     library.attend_gradient(DTYPES[dv.dtype], call)
     return results
+
+
+def _counted_once(own: EdgesAttentionGradient, bias: Tensor) -> EdgesAttentionGradient:
+    """The same gradient where some rows' biases are far below 0."""
+    rows = own.structure[0][:-1], own.structure[0].diff()
+    near = lifted(bias, *rows)
+    if near is not bias:
+        own = replace(own, bias=near)
+        own.y, own.lse, own.rest = _attend(own)
+    times, rest = times_counted(own.lse, near, *rows), own.rest
+    of_rest = torch.cat([times.repeat_interleave(own.v.shape[3], 2), times], 2)
+    dy = own.dy / times.unsqueeze(-1).to(own.dy.dtype)
+    return replace(own, dy=dy, rest=rest * of_rest if rest.numel() else rest)
 
 
 attend_gradient = Operator("attend_edges_gradient", EdgesAttentionGradient, _attend_gradient, on_cpu=True)

@@ -39,7 +39,7 @@ from edgewise.kernels.operator.layout import (
     unflat,
     wide,
 )  # fmt: skip
-from edgewise.kernels.operator.masked_rows import are_low, times_counted, within_reach
+from edgewise.kernels.operator.masked_rows import are_far, are_low, lifted, times_counted, within_reach
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
@@ -52,7 +52,6 @@ BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that 
 END = 13  # bytes for each number of a node; fitted
 CALL = 4  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
-
 LEAST, EMPTY = 8, 16  # edges of a receiver for which, and pairs for each edge up to which bits are made; assumed
 BITS = 32  # receivers of a word
 AROUND = 40  # pairs of a receiver in the tiles of a causal graph or a window that are no edges: 23 to 63
@@ -206,7 +205,6 @@ def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int
 
 
 def _pairs_of_ranges(starts: Tensor, stops: Tensor, senders: int) -> int:
-    starts, stops = starts.contiguous(), stops.contiguous()
     tiling = library.Tiling()
     tiling.receivers, tiling.senders = len(starts), senders
     tiling.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
@@ -274,9 +272,8 @@ class TilesAttention(Arguments):
         check_rows("blocks", self.blocks, (-(-self.q.shape[1] // BITS), 3), torch.int64)
         assert self.blocks is not None
         first, last, begin = self.blocks.unbind(1)
-        inside = (
-            (first >= 0) & (first <= last) & (last <= senders) & (begin >= 0) & (begin + last - first <= len(words))
-        )
+        inside = (first >= 0) & (first <= last) & (last <= senders)
+        inside &= (begin >= 0) & (begin + last - first <= len(words))
         expect(bool(inside.all()), f"blocks must lie within {senders} senders and {len(words)} words")
 
     def _check_bias(self, bias: Tensor) -> None:
@@ -340,7 +337,7 @@ def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
 
 
 def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
-    y, lse, finite = results = own.empty()
+    y, lse, finite = results = TilesAttention.empty(own)
     q, k, v = map(rows_contiguous, (own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
@@ -352,11 +349,8 @@ def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    if own.bias is not None and own.places is not None and are_low(own.lse).any():
-        of_rows = (own.places + own.starts)[:, 0], (own.stops - own.starts).sum(1)
-        times = times_counted(own.lse.transpose(1, 2), own.bias.transpose(1, 2), *of_rows).to(own.dy.dtype)
-        times = times if own.order is None else torch.empty_like(times).index_copy(1, own.order, times)
-        own = replace(own, bias=within_reach(own.bias), dy=own.dy / times.unsqueeze(-1))
+    if own.bias is not None and own.places is not None and are_far(own.lse).any():
+        own = _counted_once(own, own.bias, own.places)
     dq, dk, dv, dbias = results = own.empty()
     dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
@@ -369,12 +363,23 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
     return results
 
 
+def _counted_once(own: TilesAttentionGradient, bias: Tensor, places: Tensor) -> TilesAttentionGradient:
+    """The same gradient where some rows' biases are far below 0."""
+    rows = (places + own.starts)[:, 0], (own.stops - own.starts).sum(1)
+    near = lifted(on_edges := bias.transpose(1, 2), *rows)
+    if near is not on_edges:
+        own = replace(own, bias=near.transpose(1, 2).contiguous())
+        own.y, own.lse, own.finite = _attend(own)
+    times = times_counted(own.lse.transpose(1, 2), near, *rows).to(own.dy.dtype)
+    times = times if own.order is None else torch.empty_like(times).index_copy(1, own.order, times)
+    return replace(own, bias=within_reach(near).transpose(1, 2).contiguous(), dy=own.dy / times.unsqueeze(-1))
+
+
 def _composed(own: TilesAttention) -> Tensor:
     """The attention by differentiable operations."""
     q, k, v, order = own.q, own.k, own.v, own.order
     graph, score = Graph.from_ranges(own.starts, own.stops, v.shape[1]), Dot(own.scale)
-    places = own.places
-    if places is not None:
+    if (places := own.places) is not None:
         beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
         places = (places + own.starts)[:, 0][graph.receivers] + beyond
     if own.words is not None and own.blocks is not None:
