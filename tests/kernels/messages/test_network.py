@@ -207,6 +207,8 @@ W = torch.ones(2, 3)
         (((None, None),), {}, "holds a NoneType"),
         (((W, None),), {"gate": torch.ones(1, 2)}, "the gate of the network must be a pair"),
         (((W, None),), {"edges": torch.ones(30, 3)}, r"edges of the network must be an EdgeInput\(map, values\)"),
+        (((W, None),), {"activation": lambda z: z[:, :1]}, r"activation makes .*\[30, 1\] of \[30, 3\], but must keep"),
+        (((W, None),), {"activation": lambda z: None}, r"activation makes a NoneType of \[30, 3\], but must keep"),
         (((W, None),), {"activation": "relu"}, "the activation must be a function such as torch.relu, not 'relu'"),
     ],
 )

@@ -67,3 +67,11 @@ def test_the_first_node_does_not_read_the_others(graph, wrong):
 def test_nodes_that_do_not_fit_the_graph_are_refused(graph, name):
     with pytest.raises(ShapeError):
         READOUTS[name](4)(graph, torch.zeros(5, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64])
+@pytest.mark.parametrize("name", READOUTS)
+def test_other_than_real_numbers_are_refused(graph, name, dtype):
+    kind = str(dtype).removeprefix("torch.")
+    with pytest.raises(ShapeError, match=kind):
+        READOUTS[name](4)(graph, torch.zeros(graph.num_receivers, 4).to(dtype))

@@ -305,7 +305,10 @@ class Network(Message[Result]):
         parts += [] if self.edges is None else [self.edges.term()]
         z, hidden, last = sum(parts[1:], parts[0]), None, len(self.maps) + 1
         for layer in range(1, last + self.activated):
-            u = functional.dropout(self.activation(z), self.dropout)
+            u = self.activation(z)
+            if not isinstance(u, Tensor) or u.shape != z.shape:
+                raise ShapeError(f"the activation makes {shown(u)} of {list(z.shape)}, but must keep the shape")
+            u = functional.dropout(u, self.dropout)
             if self.gate is not None and layer == (self.hidden or last):
                 u = torch.sigmoid(linear(u, self.gate)) * u
             hidden = u if layer == self.hidden else hidden

@@ -143,7 +143,7 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
                 the rows of all its l, of J = 0 the identity
     Shapes      R [*, E, P C] for P paths, h [*, J, (L + 1)², C], Y [*, E, (most + 1)²], C [Σ (2l + 1), (2J + 1) P
                 (2k + 1)] -> for each type l [*, I, (2l + 1) P_l C], the paths in their order
-    Errors      ShapeError where a tensor does not fit, or for another reduction than the sum
+    Errors      ShapeError where a tensor or a path does not fit, or for another reduction than the sum
     Cost        on the edges: O(E C Σ_l (2l + 1) P_l (L + 1)²) time and O(E C Σ_l (2l + 1) P_l) memory. Summed, the
                 coefficients meet nodes and not edges: Σ_m C_m Σ_j Y_Jm(x_ij) (R ∘ h_j^k), `aggregate` with harmonics
                 as weights; `native`, in float32 or float64, has nothing for each edge but R and Y, and in the
@@ -161,6 +161,7 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
     def check(self, graph: Graph, reduce: str | None) -> None:
         if reduce not in ("sum", None):
             raise ShapeError(f"messages of a tensor product are summed: reduce={reduce!r}")
+        self._check_paths()
         rows, h = (self.types + 1) ** 2, self.senders
         if not isinstance(h, Tensor) or h.ndim < 3 or h.shape[-3:-1] != (graph.num_senders, rows):
             wanted = f"[*, {graph.num_senders}, {rows}, C]"
@@ -180,6 +181,25 @@ class TensorProduct(Weighted[tuple[Tensor, ...]]):
                 raise ShapeError(f"the coefficients of path {(k, J)} are {shown(C)}, but must be {right}")
             same_device(f"the coefficients of path {(k, J)}", C, graph.device)
         self.check_weight(graph, [sum(len(outs) for _, outs in self.paths) * h.shape[-1]])
+
+    def _check_paths(self) -> None:
+        """Raise ShapeError unless every path couples types that go together, and some path leads to each type."""
+        right = "paths are ((k, J), (l, ...)), types l from |k - J| to k + J that k becomes by J, as ((1, 1), (0, 1))"
+        if not isinstance(self.paths, tuple | list) or not self.paths:
+            raise ShapeError(f"a tensor product needs paths, not {self.paths!r}: {right}")
+        for path in self.paths:
+            try:
+                (k, J), outs = path
+                fits = min(k, J) >= 0 and all(abs(k - J) <= out <= k + J for out in outs)
+                fits = fits and len(set(outs)) == len(outs) > 0 and all(type(n) is int for n in (k, J, *outs))
+            except (TypeError, ValueError):
+                fits = False
+            if not fits:
+                raise ShapeError(f"a tensor product has the path {path!r}: {right}")
+        reached, types = {out for _, outs in self.paths for out in outs}, self.types
+        if reached != set(range(types + 1)):
+            what = f"lead to the types {sorted(reached)}, but must lead to each from 0 to the largest k, {types}"
+            raise ShapeError(f"the paths of a tensor product {what}")
 
     @property
     def types(self) -> int:

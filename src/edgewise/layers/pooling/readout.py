@@ -11,7 +11,7 @@ from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.linear import Linear, check_real
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -22,6 +22,7 @@ class _Readout(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x)
+        check_real(x)
         y = pool(graph, x, self.reduce) if isinstance(x, Tensor) else None
         return aggregate(graph.membership(), x, reduce=self.reduce) if y is None else y
 
@@ -31,7 +32,7 @@ class MeanReadout(_Readout):
 
     Equation    z_g = 1/|V_g| Σ_{i ∈ V_g} x_i    (5.7)
     Shapes      x [*, N, C] -> [*, G, C] for a batch of G graphs; one graph is a batch of one
-    Errors      ShapeError when x does not fit the graph
+    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
     Reference   Baggag & Saad, §5.2
@@ -54,7 +55,7 @@ class SumReadout(_Readout):
 
     Equation    z_g = Σ_{i ∈ V_g} x_i
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph
+    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
 
@@ -75,7 +76,7 @@ class MaxReadout(_Readout):
 
     Equation    z_g = max_{i ∈ V_g} x_i, channel by channel
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph
+    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
 
@@ -97,7 +98,7 @@ class AttentionReadout(nn.Module):
     Equation    z_g = Σ_{i ∈ V_g} softmax_{i ∈ V_g}(wᵀ x_i) x_i
     Symbols     gate = wᵀ
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph
+    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0; with w = 0 it is MeanReadout
     Cost        O(N C)
     Differs     there gate and value are networks, and the gate a sigmoid; here the gate is a softmax of a linear map
@@ -131,7 +132,7 @@ class FirstReadout(nn.Module):
     Equation    z_g = tanh(x_0 W + b),  0 the first node of V_g
     Symbols     dense = (W, b)
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph
+    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0; not permutation-equivariant, by design
     Cost        O(N C + G C²)
     Reference   Devlin et al., 2019 (the "pooler")
@@ -151,6 +152,7 @@ class FirstReadout(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x)
+        check_real(x)
         members = graph.membership()
         x_0 = aggregate(members, torch.where((positions(graph) == 0).unsqueeze(-1), x, 0))
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)
