@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from edgewise import EXPLANATIONS, ExplanationError, Graph, explain
+from edgewise import EXPLANATIONS, ExplanationError, Graph, explain, fidelity
+from edgewise.layers import GAT
 from explanations.families import FAMILIES, family
 
 METHODS = ("gradient", "learned-mask", "leave-one-out")
@@ -38,6 +39,21 @@ def test_a_context_without_gradients_changes_nothing(method: str, context: Any) 
         )
         assert why.edges is not None and right.edges is not None
         torch.testing.assert_close((why.edges, why.nodes), (right.edges, right.nodes))
+
+
+@pytest.mark.parametrize("size", [5, 80])
+@pytest.mark.parametrize("method", EXPLANATIONS)
+def test_all_is_made_on_the_device_of_the_inputs(method: str, size: int) -> None:
+    nodes = torch.arange(size)
+    ring = Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % size]), size).add_self_loops()
+    layer, x = GAT(4, 2, heads=1), torch.randn(size, 4)
+    right = explain(layer, ring, x, (3, 1), method)
+    with torch.device("meta"):  # of what names no device
+        why = explain(layer, ring, x, (3, 1), method)
+        area = fidelity(why).method.area if method == "gradient" else None
+    assert why.edges is not None and right.edges is not None
+    torch.testing.assert_close((why.edges, why.nodes), (right.edges, right.nodes))
+    assert area is None or area == fidelity(right).method.area
 
 
 def test_an_unknown_method_names_the_nearest() -> None:

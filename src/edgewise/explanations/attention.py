@@ -33,14 +33,14 @@ def weights(explained: Explained, layer: int = -1, head: int | None = None) -> S
     if not -len(calls) <= layer < len(calls):
         raise ExplanationError(f"there is no layer {layer}: the model has {len(calls)} layers of attention here")
     graph, p = calls[layer].graph, calls[layer].weights
-    others = torch.zeros(explained.num_nodes - explained.edges.num_senders)  # targets, which send nothing to themselves
+    targets = explained.num_nodes - explained.edges.num_senders  # which send nothing to themselves
     if head is not None and not -p.shape[-1] <= head < p.shape[-1]:
         raise ExplanationError(f"there is no head {head}: layer {layer} has {p.shape[-1]} heads")
     p = _own(explained, p)
     p_ij = p.mean(-1) if head is None else p[:, head]
     first = graph.num_receivers - explained.edges.num_receivers
     row = _start(explained, explained.num_nodes + first, first)[-graph.num_receivers :]
-    return on_edges(explained, graph, p_ij), torch.cat([_received(graph, row, p_ij)[first:], others])
+    return on_edges(explained, graph, p_ij), torch.cat([_received(graph, row, p_ij)[first:], row.new_zeros(targets)])
 
 
 def rollout(explained: Explained) -> Scores:
@@ -54,7 +54,7 @@ def rollout(explained: Explained) -> Scores:
     """
     steps, count, first = layers(explained)
     row = _start(explained, count, first)
-    total = torch.zeros(explained.edges.num_edges)
+    total = torch.zeros(explained.edges.num_edges, device=explained.device)
     for step in reversed(steps):
         passed = 0.5 * row.index_select(0, step.receivers) * step.p
         total = total + on_edges(explained, step.graph, passed)
@@ -76,18 +76,18 @@ def flow(explained: Explained) -> Scores:
     depth = len(steps)
     if count > MOST_NODES:
         raise ExplanationError(f"attention flow is for at most {MOST_NODES} nodes, not {count}: use rollout")
-    start = _start(explained, count, first).numpy()
+    start = _start(explained, count, first).numpy(force=True)
     source, stay = depth * count + count, np.arange(count)
     tails, heads, sizes = [np.full(count, source)], [depth * count + stay], [start]
     for number, step in enumerate(steps, start=1):  # from (number, i) to (number - 1, j)
-        tails += [number * count + step.receivers.numpy(), number * count + stay]
-        heads += [(number - 1) * count + step.senders.numpy(), (number - 1) * count + stay]
-        sizes += [0.5 * step.p.numpy(), step.stays.numpy()]
+        tails += [number * count + step.receivers.numpy(force=True), number * count + stay]
+        heads += [(number - 1) * count + step.senders.numpy(force=True), (number - 1) * count + stay]
+        sizes += [0.5 * step.p.numpy(force=True), step.stays.numpy(force=True)]
     capacity = np.rint(UNITS * np.concatenate(sizes)).astype(np.int32)
     size, (tail, head) = source + 1, (np.concatenate(ends).astype(np.int64) for ends in (tails, heads))
     network = coo_array((capacity, (tail, head)), shape=(size, size)).tocsr()
     pairs, which = np.unique(tail * size + head, return_inverse=True)
-    nodes, passed = torch.zeros(count), np.zeros(len(pairs))
+    nodes, passed = torch.zeros(count, device=explained.device), np.zeros(len(pairs))
     for j in range(count):
         solved = maximum_flow(network, source, j)
         nodes[j] = solved.flow_value / UNITS
@@ -98,8 +98,8 @@ def flow(explained: Explained) -> Scores:
     share = (
         capacity / np.maximum(np.bincount(which, capacity), 1)[which]
     )  # of parallel arcs, a loop's beside what stays
-    arcs = torch.from_numpy(share * passed[which] / count).float()
-    edges, place = torch.zeros(explained.edges.num_edges), count
+    arcs = torch.from_numpy(share * passed[which] / count).float().to(explained.device)
+    edges, place = torch.zeros(explained.edges.num_edges, device=explained.device), count
     for step in steps:
         edges = edges + on_edges(explained, step.graph, arcs[place : place + len(step.p)])
         place += len(step.p) + count
@@ -121,7 +121,8 @@ def relevance(explained: Explained) -> Scores:
     def factor(call: Call) -> Tensor | None:
         if not isinstance(call, Attend):
             return None
-        factors.append((explained.among(call.graph), torch.ones(call.graph.num_edges, call.heads, requires_grad=True)))
+        m = torch.ones(call.graph.num_edges, call.heads, device=explained.device, requires_grad=True)
+        factors.append((explained.among(call.graph), m))
         return factors[-1][1]
 
     value = explained.target(explained.under(Gates(factor)))
@@ -132,7 +133,7 @@ def relevance(explained: Explained) -> Scores:
     calls = [Recorded(graph, m.detach() * 0 if g is None else g.clamp(min=0)) for (graph, m), g in pairs]
     steps, count, first = layers(explained, calls)
     row = start = _start(explained, count, first)
-    total = torch.zeros(explained.edges.num_edges)
+    total = torch.zeros(explained.edges.num_edges, device=explained.device)
     for step in reversed(steps):
         passed = row.index_select(0, step.receivers) * step.p
         total = total + on_edges(explained, step.graph, passed)
@@ -182,7 +183,7 @@ def layers(explained: Explained, calls: list[Recorded] | None = None) -> tuple[l
         raise _without(explained, "attention among its nodes")
     steps = []
     for call, to, of in made:
-        stays = torch.ones(size)
+        stays = torch.ones(size, device=explained.device)
         stays[to : to + call.graph.num_receivers] = 0.5
         p = _own(explained, call.weights).mean(-1).float()
         steps.append(Step(call.graph, p, call.graph.receivers + to, call.graph.senders + of, stays))
@@ -193,12 +194,12 @@ def on_edges(explained: Explained, graph: Graph, values: Tensor) -> Tensor:
     """Values of a call's edges on the explained ones; those that are not among them are left out."""
     places = explained.places(graph)
     if places is None:
-        return torch.zeros(explained.edges.num_edges)
+        return torch.zeros(explained.edges.num_edges, device=explained.device)
     return values.new_zeros(explained.edges.num_edges + 1).index_add(0, places, values)[:-1]
 
 
 def _start(explained: Explained, count: int, first: int) -> Tensor:
-    row = torch.zeros(count)
+    row = torch.zeros(count, device=explained.device)
     if first:
         row[0] = 1.0  # the class node, which is read
     elif explained.node is not None:

@@ -88,7 +88,7 @@ def fidelity(
     small = around(explained)
     if small is not None:
         places = small.edges if of == "edges" else small.nodes
-        back = torch.full((size,), -1).index_copy(0, places, torch.arange(len(places)))
+        back = places.new_full((size,), -1).index_copy(0, places, torch.arange(len(places), device=places.device))
         reach, size, explained = back[reach], len(places), small.explained
         scores = scores[places]
         reach = reach[reach >= 0]
@@ -96,7 +96,7 @@ def fidelity(
     degrees = graph.in_degrees() + graph.out_degrees() if graph.is_square else graph.out_degrees()
     ends = degrees[graph.senders] + (degrees[graph.receivers] if graph.is_square else 0)
     degree = ends if of == "edges" else _per_node(degrees, size)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator("cpu").manual_seed(0)  # the same orders on all devices
 
     def number(outputs: Tensor) -> Tensor:
         if shown is None:
@@ -106,7 +106,9 @@ def fidelity(
     def curve(order: Tensor) -> Curve:
         return _curve(explained, reach[order], of, size, number)
 
-    drawn = [curve(torch.randperm(len(reach), generator=generator)) for _ in range(orders)]
+    drawn = [
+        curve(torch.randperm(len(reach), generator=generator, device="cpu").to(reach.device)) for _ in range(orders)
+    ]
     mean = Curve(
         *(torch.stack(parts).mean(0) for parts in zip(*((c.deletion, c.insertion) for c in drawn), strict=True))
     )
@@ -115,7 +117,8 @@ def fidelity(
 
 
 def _per_node(degrees: Tensor, size: int) -> Tensor:
-    return degrees if len(degrees) == size else torch.zeros(size)  # tokens of sources and targets: no degrees of all
+    # Tokens of sources and targets: no degrees of all.
+    return degrees if len(degrees) == size else degrees.new_zeros(size)
 
 
 def _curve(explained: Explained, order: Tensor, of: str, size: int, shown: Callable[[Tensor], Tensor]) -> Curve:
@@ -127,8 +130,8 @@ def _curve(explained: Explained, order: Tensor, of: str, size: int, shown: Calla
         return shown(explained.outputs(None, m, removing=True)).reshape(())
 
     deletion, insertion = [], []
-    for share in torch.linspace(0, len(order), POINTS).floor().long().tolist():
-        without, alone = torch.ones(size), torch.ones(size)
+    for share in (n * len(order) // (POINTS - 1) for n in range(POINTS)):
+        without, alone = (torch.ones(size, device=order.device) for _ in range(2))
         without[order[:share]] = 0.0
         alone[order[share:]] = 0.0
         deletion.append(output(without))

@@ -87,10 +87,16 @@ class Explained:
         return int(torch.arange(prod(lead)).reshape(lead)[index[: len(lead)]])
 
     @property
+    def device(self) -> torch.device:
+        """Where the inputs are, and the gates and scores."""
+        device: torch.device = self.x.device
+        return device
+
+    @property
     def hops(self) -> int:
         """How many calls read the edges: along them, what is further away from a node has no influence on it."""
         with torch.no_grad():
-            self(None, torch.ones(self.edges.num_edges))
+            self(None, torch.ones(self.edges.num_edges, device=self.device))
         return self.calls
 
     def __call__(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
@@ -169,7 +175,7 @@ class Explained:
             return None
         more = graph.num_receivers - edges.num_receivers
         if self.among(graph) is edges:
-            return graph.senders if graph is not edges else torch.arange(edges.num_edges)
+            return graph.senders if graph is not edges else torch.arange(edges.num_edges, device=edges.device)
         if more in (0, 1) and graph.num_senders - edges.num_senders == more:
             return matched(graph, edges, more)
         return None

@@ -28,9 +28,9 @@ def gradient(explained: Explained) -> Scores:
 
     Reference   Shrikumar et al., "Not just a black box", 2016; on edges: Sundararajan et al. 2017 at one point
     """
-    ones = torch.ones(explained.num_nodes), torch.ones(explained.edges.num_edges)
-    edges = _slope(lambda m: explained(None, m), ones[1])
-    nodes = None if explained.baseline is None else _slope(lambda g: explained(g, None), ones[0])
+    g, m = (torch.ones(n, device=explained.device) for n in (explained.num_nodes, explained.edges.num_edges))
+    edges = _slope(lambda m: explained(None, m), m)
+    nodes = None if explained.baseline is None else _slope(lambda g: explained(g, None), g)
     return edges, nodes
 
 
@@ -47,10 +47,10 @@ def integrated(explained: Explained) -> tuple[Tensor, Tensor | None, float]:
                 the result says by how much
     Reference   Sundararajan, Taly & Yan, "Axiomatic attribution for deep networks", 2017, eq. 1
     """
-    edges, missed = _along(lambda m: explained(None, m), explained.edges.num_edges)
+    edges, missed = _along(lambda m: explained(None, m), explained.edges.num_edges, explained.device)
     if explained.baseline is None:
         return edges, None, missed
-    nodes, missed_nodes = _along(lambda g: explained(g, None), explained.num_nodes)
+    nodes, missed_nodes = _along(lambda g: explained(g, None), explained.num_nodes, explained.device)
     return edges, nodes, max(missed, missed_nodes)
 
 
@@ -74,17 +74,17 @@ class _Interval(NamedTuple):
     integral: Tensor
 
 
-def _along(function: Callable[[Tensor], Tensor], count: int) -> tuple[Tensor, float]:
+def _along(function: Callable[[Tensor], Tensor], count: int, device: torch.device) -> tuple[Tensor, float]:
     """The integral of the gradient from all gates shut to all open, and the difference to the function's change."""
 
     @cache
     def at(place: float) -> float:
         with torch.no_grad():
-            return float(function(torch.full((count,), place)))
+            return float(function(torch.full((count,), place, device=device)))
 
     def interval(low: float, high: float) -> _Interval:
         places = (low + (high - low) * (POINTS + 1) / 2).tolist()
-        slopes = torch.stack([_slope(function, torch.full((count,), place)) for place in places])
+        slopes = torch.stack([_slope(function, torch.full((count,), place, device=device)) for place in places])
         first, second = slopes.sum(-1).tolist()
         change, length = at(high) - at(low), high - low
         bent = length * (first + second) / 2 - change

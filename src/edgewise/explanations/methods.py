@@ -145,6 +145,6 @@ def halves(explained: Explained, of_edges: Tensor | None) -> Tensor:
     """Half of the scores of a node's edges, in and out: all nodes' add up to all edges'."""
     graph = explained.edges
     if of_edges is None or not graph.is_square:
-        return torch.zeros(explained.num_nodes)
-    nodes = torch.zeros(graph.num_receivers).index_add(0, graph.receivers, 0.5 * of_edges)
+        return torch.zeros(explained.num_nodes, device=explained.device)
+    nodes = of_edges.new_zeros(graph.num_receivers).index_add(0, graph.receivers, 0.5 * of_edges)
     return nodes.index_add(0, graph.senders, 0.5 * of_edges)

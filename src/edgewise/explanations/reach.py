@@ -45,10 +45,10 @@ def around(explained: Explained) -> Near | None:
     own = graph is explained.inputs[0] and graph.is_square and graph.sizes.shape[0] == 1 and graph.rule is None
     if node is None or not own or graph.num_receivers < LEAST or len(x.shape) > 2 or len(explained.inputs) > 3:
         return None
-    near = torch.zeros(graph.num_receivers, dtype=torch.bool)
+    near = torch.zeros(graph.num_receivers, dtype=torch.bool, device=graph.device)
     near[node] = True
     for _ in range(explained.hops + 1):
-        near = near.index_put((graph.senders[near[graph.receivers]],), torch.tensor(True))
+        near = near.index_put((graph.senders[near[graph.receivers]],), near.new_ones(()))
     nodes = near.nonzero()[:, 0]
     if 2 * len(nodes) > graph.num_receivers:
         return None

@@ -26,8 +26,8 @@ def leave_one_out(explained: Explained) -> Scores:
 
 
 def _one_by_one(explained: Explained, reach: Tensor, of_edges: bool) -> Tensor:
-    scores = torch.zeros(len(reach))
-    gate = torch.ones(len(reach))
+    scores = torch.zeros(len(reach), device=explained.device)
+    gate = torch.ones_like(scores)
     for number in reach.nonzero()[:, 0].tolist():
         gate[number] = 0.0
         without = explained(None, gate, removing=True) if of_edges else explained(gate)
@@ -43,16 +43,18 @@ def within_reach(explained: Explained) -> tuple[Tensor, Tensor]:
                 otherwise than along its edges (a virtual node, attention among all nodes, a norm over them)
     """
     graph, node = explained.edges, explained.node
-    everything = torch.ones(graph.num_edges, dtype=torch.bool), torch.ones(explained.num_nodes, dtype=torch.bool)
+    edges, nodes = (
+        torch.ones(count, dtype=torch.bool, device=graph.device) for count in (graph.num_edges, explained.num_nodes)
+    )
     if node is None or explained.alone or not graph.is_square:
-        return everything
-    near = torch.zeros(graph.num_receivers, dtype=torch.bool)
+        return edges, nodes
+    near = torch.zeros(graph.num_receivers, dtype=torch.bool, device=graph.device)
     near[node] = True
-    edges = near[graph.receivers]
+    within = near[graph.receivers]
     for _ in range(explained.hops):
-        edges = near[graph.receivers]
-        near = near.index_put((graph.senders[edges],), torch.tensor(True))
-    return (edges, near) if _is_enough(explained, edges, near) else everything
+        within = near[graph.receivers]
+        near = near.index_put((graph.senders[within],), near.new_ones(()))
+    return (within, near) if _is_enough(explained, within, near) else (edges, nodes)
 
 
 @torch.no_grad()
@@ -85,12 +87,12 @@ def _masked(explained: Explained, count: int, of_edges: bool) -> Tensor:
     def value(gate: Tensor) -> Tensor:
         return explained(None, gate) if of_edges else explained(gate)
 
+    logits = torch.zeros(count, device=explained.device, requires_grad=True)
     with torch.no_grad():
-        change = abs(explained.value - float(value(torch.zeros(count))))
-    logits = torch.zeros(count, requires_grad=True)
+        change = abs(explained.value - float(value(torch.zeros_like(logits))))
     optimizer = torch.optim.Adam([logits], lr=RATE)
     if change == 0 or not count:
-        return torch.zeros(count)
+        return torch.zeros_like(logits)
     for _ in range(STEPS):
         mask = logits.sigmoid()
         entropy = torch.special.entr(torch.stack([mask, 1 - mask])).sum(0).mean()

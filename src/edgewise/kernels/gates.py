@@ -83,8 +83,8 @@ def gated_call(call: Call, given: Gates) -> Any:
         factors = [given.of(way) for way in ways]
         if all(m is None for m in factors):
             return None
-        return sum(_gated(way, torch.ones(way.graph.num_edges) if m is None else m, given.removing)
-                   for way, m in zip(ways, factors, strict=True))  # fmt: skip
+        ones = torch.ones(call.graph.num_edges, device=call.graph.device)
+        return sum(_gated(way, ones if m is None else m, given.removing) for way, m in zip(ways, factors, strict=True))
     m = given.of(call)
     return None if m is None else _gated(call, m, given.removing)
 
