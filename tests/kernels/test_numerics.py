@@ -7,7 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from edgewise import Additive, Dot, EdgeBias, GatedAdditive, Gaussian, Graph, Uniform, attend, plans
+from edgewise import (
+    Additive,
+    BackendRefusal,
+    Dot,
+    EdgeBias,
+    GatedAdditive,
+    Gaussian,
+    Graph,
+    Uniform,
+    attend,
+    complete,
+    plans,
+)
 from kernels.random_calls import random_graph
 
 KINDS = ("dot", "additive", "gated", "gaussian", "uniform", "dot with a bias")
@@ -136,3 +148,16 @@ def test_threads_and_runs_change_no_bit():
     finally:
         torch.set_num_threads(before)
     assert compared.keys() >= {"native", "tiled"}, compared
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", ["reference", "segment", "native", "tiled", "dense"])
+def test_a_bias_may_be_wider_than_the_values(backend, dtype):
+    graph, (q, k, v), bias = complete(5), torch.randn(3, 5, 2, 4).to(dtype), torch.randn(25, 2)
+    try:
+        y = attend(graph, q, k, v, Dot() + EdgeBias(bias), backend=backend)
+    except BackendRefusal:
+        pytest.skip(f"{backend} takes no {dtype}")
+    right = attend(graph, q.double(), k.double(), v.double(), Dot() + EdgeBias(bias.double()), backend="reference")
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.double(), right, rtol=0.03, atol=0.03)

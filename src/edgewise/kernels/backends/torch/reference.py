@@ -85,10 +85,12 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     share = weight_e / torch.where(together == 0, 1, together)  # of a pair that is masked by −∞: none
     p_e = p_ij.flatten(-3, -2).index_select(-2, pair) * share  # [*, E, H]
     p_ij = _scatter(graph, functional.dropout(p_e, call.dropout))
-    if not is_real(call.v) or call.v.isfinite().all():
-        y = torch.einsum("...ijh,...jhc->...ihc", p_ij, call.v)
+    v = call.v.to(torch.promote_types(call.v.dtype, p_ij.dtype))  # a bias may be wider
+    if not is_real(v) or v.isfinite().all():
+        y = torch.einsum("...ijh,...jhc->...ihc", p_ij.to(v.dtype), v)
     else:  # without an edge, 0 · NaN would be NaN
-        y = torch.where(weight_ij.unsqueeze(-1) > 0, p_ij.unsqueeze(-1) * call.v.unsqueeze(-4), 0).sum(-3)
+        y = torch.where(weight_ij.unsqueeze(-1) > 0, p_ij.unsqueeze(-1) * v.unsqueeze(-4), 0).sum(-3)
+    y = y.to(call.v.dtype)
     return (y, p_e.expand(*call.v.shape[:-3], *p_e.shape[-2:])) if call.return_weights else y
 
 
