@@ -68,7 +68,7 @@ def sums_by_distance(graph: Graph, p: Tensor, column: Tensor, columns: int) -> T
     """
     rows = p.new_zeros(*p.shape[:-2], graph.num_receivers * columns, p.shape[-1])
     summed = rows.index_add(-2, graph.receivers * columns + column, p)
-    return summed.unflatten(-2, (graph.num_receivers, columns)).transpose(-1, -2)
+    return summed.view(*p.shape[:-2], graph.num_receivers, columns, p.shape[-1]).transpose(-1, -2)
 
 
 class ALiBiAttention(PositionalAttention):

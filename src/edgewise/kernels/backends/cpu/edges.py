@@ -83,12 +83,7 @@ class EdgesAttention(Attention):
         Attention.check(self)
 
     def empty(self) -> tuple[Tensor, Tensor, Tensor]:
-        """y [B, I, H, D]; log Σ_j exp s_ij [B, I, H]; and for additive scores with a gradient their positive parts."""
-        v, receivers = self.v, self.receivers
-        batch, _, heads, values = v.shape
-        parts = (batch, receivers, heads * (values + 1)) if self.score == ADDITIVE and len(self.reverse) else (0,)
-        y, dtype = v.new_empty(batch, receivers, heads, values), wide(v.dtype)
-        return y, v.new_empty(batch, receivers, heads, dtype=dtype), v.new_empty(parts, dtype=dtype)
+        return _empty(self)
 
 
 class EdgesAttentionGradient(AttentionGradient):
@@ -136,8 +131,17 @@ def _attention(own: Attention) -> Any:
     return call
 
 
-def _attend(own: EdgesAttention | EdgesAttentionGradient) -> tuple[Tensor, Tensor, Tensor]:
-    y, lse, positive = results = EdgesAttention.empty(own)
+def _empty(own: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    """y [B, I, H, D]; log Σ_j exp s_ij [B, I, H]; and for additive scores with a gradient their positive parts."""
+    v, receivers = own.v, own.receivers
+    batch, _, heads, values = v.shape
+    parts = (batch, receivers, heads * (values + 1)) if own.score == ADDITIVE and len(own.reverse) else (0,)
+    y, dtype = v.new_empty(batch, receivers, heads, values), wide(v.dtype)
+    return y, v.new_empty(batch, receivers, heads, dtype=dtype), v.new_empty(parts, dtype=dtype)
+
+
+def _attend(own: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    y, lse, positive = results = _empty(own)
     call = _attention(own)
     call.y, call.lse = matrix(y), lse.data_ptr()
     if positive.numel():
