@@ -84,9 +84,7 @@ def test_speeds_are_those_assumed_by_how_much_faster_a_machine_reads():
     assert asdict(measure.beside_readings(read)) == pytest.approx(asdict(assumed))
     twice = measure.beside_readings(replace(read, bandwidth=2 * read.bandwidth, gather_fresh=1.0))
     assert twice.bandwidth == pytest.approx(2 * assumed.bandwidth)
-    assert twice.gather_fresh == pytest.approx(
-        2 * assumed.gather_fresh
-    )  # which no probe reads alike twice
+    assert twice.gather_fresh == pytest.approx(2 * assumed.gather_fresh)  # which no probe reads alike twice
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cpu": {"flops": "fast"}}', "not json"])

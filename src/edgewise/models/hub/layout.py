@@ -178,7 +178,9 @@ def rates_from(config: Config, stages: str, attention: str, default: float) -> d
 
 def transformer_from(config: Config, options: Mapping[str, str], **others: Any) -> TransformerSettings:
     """The same for a transformer, whose parts have their own options."""
-    settings = settings_from(config, options)
+    settings, rate = settings_from(config, options), others.pop("attention_dropout", None)
+    if rate is not None:
+        others["attention"] = Choice("softmax", {"dropout": rate})
     feed_forward = Choice(settings.pop("activation"), {"hidden": settings.pop("hidden")})
     block = Choice("pre-norm", {"norm": settings.pop("norm")})
     return TransformerSettings(**settings, feed_forward=feed_forward, block=block, **others)

@@ -37,6 +37,8 @@ def _model(config: layout.Config, biased: bool = False) -> Transformer:
     options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
     if biased:
         options["inputs_bias"] = True
+    if rate := float(config.get("attention_dropout", 0.0)):
+        options["dropout"] = rate
     _graph(config)  # or its error
     made = TransformerSettings(
         width,
@@ -46,7 +48,6 @@ def _model(config: layout.Config, biased: bool = False) -> Transformer:
         positions=_rotary(config),
         feed_forward=Choice(settings["activation"], {"hidden": settings["hidden"]}),
         block=Choice("pre-norm", {"norm": settings["norm"], "bias": bias}),
-        attention_dropout=float(config.get("attention_dropout", 0.0)) or None,
         tied=config.get("tie_word_embeddings", False),
     )
     return Transformer(made, Tokens(config["vocab_size"], config["vocab_size"], length=_length(config)))

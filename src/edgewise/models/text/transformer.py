@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, cast
 
@@ -38,10 +38,9 @@ class TransformerSettings:
         feed_forward: The feed-forward network, by its activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
             "one-residual" has a residual and a norm around the attention alone.
-        dropout: Probability for embeddings and what each stage adds.
-        attention_dropout: Probability for the weights of attention "softmax", "strided-heads", "fixed-heads" and
-            "hopfield"; None: as dropout. Attention by features computes none, and that on graphs made from content
-            drops none.
+        dropout: Probability for embeddings, what each stage adds, and the weights of attention "softmax",
+            "strided-heads", "fixed-heads" and "hopfield". Attention by features computes none, and that on graphs made
+            from content drops none.
         readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
             others attend to, in front of them, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
@@ -55,14 +54,14 @@ class TransformerSettings:
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
     block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
     dropout: float = 0.0
-    attention_dropout: float | None = None
     readout: Annotated[str, OneOf(("none", *layers.READOUTS, "class"))] = "none"
     tied: bool = False
 
     @property
     def of_attention(self) -> float:
         """The probability for attention weights."""
-        return self.dropout if self.attention_dropout is None else self.attention_dropout
+        own: float | None = Choice.of(self.attention).options.get("dropout")
+        return self.dropout if own is None else own
 
 
 class Transformer(nn.Module):
@@ -95,7 +94,7 @@ class Transformer(nn.Module):
         length = None if signature.length is None else signature.length + (settings.readout == "class")
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
-        site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.of_attention)
+        site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.dropout)
         attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.blocks = nn.ModuleList(
@@ -194,14 +193,16 @@ def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttent
 
 
 def _softmax(
-    at: Site, /, *, key_value_heads: int | None = None, inputs_bias: bool = False
+    at: Site, /, *, key_value_heads: int | None = None, inputs_bias: bool = False, dropout: float | None = None
 ) -> layers.MultiHeadAttention:
     """An attention whose query heads may share keys and values.
 
     Args:
         key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
         inputs_bias: Whether queries, keys and values have a bias in a block whose other linear maps have none (Qwen 2).
+        dropout: Probability for attention weights; None: the model's.
     """
+    at = at if dropout is None else replace(at, dropout=dropout)
     made = _softmax_of(at, key_value_heads, at.bias or inputs_bias)
     if inputs_bias and not at.bias:
         made.output.register_parameter("bias", None)

@@ -30,6 +30,10 @@ def settled(config: RunConfig) -> RunConfig:
     options: dict[str, Any] = dict(vars(settings))
     kept = ("dropout", "attention_dropout", *(["readout"] if options.get("readout", "none") == "none" else []))
     options |= {option: config.model.options[option] for option in kept if option in config.model.options}
+    rate = Choice.of(config.model.options.get("attention", "")).options.get("dropout")
+    if rate is not None and isinstance(attention := options.get("attention"), Choice | str):
+        attention = Choice.of(attention)
+        options["attention"] = Choice(attention.name, attention.options | {"dropout": rate})
     past = config.graph.name in ("given", "causal")
     return replace(config, model=Choice(name, options), graph=(_window(given) if past else None) or config.graph)
 
