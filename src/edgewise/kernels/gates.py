@@ -98,7 +98,8 @@ def _gated(call: Call, m: Tensor, removing: bool) -> Any:
         return _collect(call, lambda m_ij, reduce: Collect(call.graph, m_ij * _beside(m[:, None], m_ij), reduce))
     weight = call.weight
     scaled = _beside(m, call.x) if weight is None else weight * (m if weight.ndim == 1 else m[:, None])
-    return dispatch.run(replace(call, weight=scaled))
+    x = call.x if call.x.is_floating_point() or call.x.is_complex() else call.x.to(scaled.dtype)
+    return dispatch.run(replace(call, x=x, weight=scaled))
 
 
 def _beside(m: Tensor, x: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ def test_a_signal_ends_it_once_the_requests_that_have_come_are_answered(number: 
     out, errors = process.communicate(timeout=20)
     assert results[0][0] == 200 and results[0][1]["predictions"][0]["node"] == 0
     assert process.returncode == 0 and errors == ""
-    assert out.splitlines()[0] == "stopped after 1 rows" and json.loads(out.splitlines()[-1])["rows"] == 1
+    assert out.splitlines()[0] == "stopped after 1 row" and json.loads(out.splitlines()[-1])["rows"] == 1
 
 
 @pytest.mark.parametrize("process", [["--host", "127.0.0.2"]], indirect=True)

@@ -72,7 +72,7 @@ def test_pairs_are_two_lines_each(tmp_path):
         (b"Dhcx\n", "line 1: 'Dhcx' is no graph6: it has 4 characters, and should have 3"),
         (b"B~\n", "line 1: 'B~' is no graph6: bits are set behind"),
         (lines(networkx.empty_graph(257)), "line 1: a graph of 257 nodes; at most 256"),
-        (b"\xff\xfe\n", "UTF-8"),
+        (b"\xff\n", "UTF-8"),
     ],
 )
 def test_a_file_that_holds_no_pairs_is_refused(tmp_path, content, message):
