@@ -151,6 +151,17 @@ def test_low_rank_additions_and_more_positions_begin_with_a_folder(tmp_path):
         training.begin(model, short)
 
 
+def test_rates_of_dropout_that_a_recipe_gives_stay_beside_a_folder_s_model(tmp_path):
+    decoder("Llama", attention_dropout=0.25).save_pretrained(tmp_path)
+    given = {"start__hub": tmp_path, "task__context": 8}
+    theirs = training.settled(configured("topics-llama", **given)).model.options
+    assert (theirs["dropout"], theirs["attention"].options["dropout"]) == (0.0, 0.25)
+    own = {"model__dropout": 0.1, "model__attention__dropout": 0.3}
+    ours = training.settled(configured("topics-llama", **given, **own)).model.options
+    assert (ours["dropout"], ours["attention"].options["dropout"]) == (0.1, 0.3)
+    assert ours["attention"].options["key_value_heads"] == theirs["attention"].options["key_value_heads"]
+
+
 def test_rotary_positions_are_divided_for_longer_texts(tmp_path):
     decoder("Llama").save_pretrained(tmp_path / "hub")
     write_tokenizer(tmp_path / "hub", [TEXT], {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
