@@ -160,6 +160,7 @@ def test_products_are_never_written_down():
     graph = random_graph(300, 300, 30_000)
     leaves, record = made(graph, Coupling(1), 32, torch.float32)
     of_weights = leaves[1].numel() * 4 / 2**20  # which have a gradient
+    with_gradients(graph, record, leaves)  # what the first step of a process loads stays out of it
     fused = peak_above(lambda: with_gradients(graph, record, leaves))
     plain = peak_above(lambda: with_gradients(graph, record, leaves, "segment"))
     assert fused < 1.4 * of_weights < plain / 2
