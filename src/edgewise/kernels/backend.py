@@ -392,7 +392,7 @@ def _among(one: object, several: Sequence[object] | None) -> bool:
 
 
 def _names(things: Sequence[Any] | None) -> str:
-    return _listed([one.__name__ for one in things or ()])
+    return _listed(list(dict.fromkeys(one.__name__ for one in things or ())))  # namesakes once
 
 
 def _listed(names: Sequence[str]) -> str:

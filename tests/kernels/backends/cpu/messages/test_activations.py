@@ -49,6 +49,18 @@ def test_the_kernel_is_the_equation(activation, form, terms):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "usual"), [(torch.relu, functional.relu), (functional.sigmoid, torch.sigmoid)], ids=["relu", "sigmoid"]
+)
+def test_an_activation_may_go_by_another_name_of_pytorch(name, usual):
+    results = []
+    for activation in (name, usual):
+        torch.manual_seed(5)
+        message, leaves = case(activation, "filter", "receiver, edge")
+        results.append(with_gradients(GRAPH, message, leaves, "native"))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
 @pytest.mark.parametrize("form", ["sum", "filter", "normalised"])
 def test_second_derivatives(form):
     graph = random_graph(3, 3, 6)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.drawn import attention, messages, product, random_graph
+from kernels.drawn import WEIGHTS, attention, messages, product, random_graph, results, same
 
 
 def laid_out(x, how):
@@ -56,3 +56,14 @@ def test_the_gradient_of_a_result_may_be_expanded_or_transposed():
                 torch.autograd.grad(call(leaves, "native"), leaf, given.double())[0] for given in (dy.contiguous(), dy)
             )
             assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_columns_need_not_fill_vectors(weight, reduce):
+    graph = random_graph(7, 9, 90)
+    for width in (*range(1, 36), 47, 49, 63, 65, 81, 97, 111, 129, 150, 200):
+        leaves, call = product(graph, reduce, weight, 2, width)
+        for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-4), (torch.bfloat16, 5e-2)):
+            rounded = {name: leaf.to(dtype).double() for name, leaf in leaves.items()}
+            same(results(call, rounded, "native", dtype), results(call, rounded, "segment"), tolerance)

@@ -120,8 +120,14 @@ EDGEWISE_INLINE void sums_of_heads(const Weight& weight_of, const Row& x_of, int
   const int cells = H * ((C + W - 1) / W);
   const auto sums = [&](auto whole) EDGEWISE_INLINE_LAMBDA {
     int cell = 0;
-    for (; cell + 4 <= cells; cell += 4) some_sums<A, 4, whole.value>(weight_of, x_of, apart, edges, C, cell, out, out_apart);
-    for (; cell < cells; ++cell) some_sums<A, 1, whole.value>(weight_of, x_of, apart, edges, C, cell, out, out_apart);
+    const auto run = [&](auto vectors) EDGEWISE_INLINE_LAMBDA {
+      some_sums<A, decltype(vectors)::value, whole.value>(weight_of, x_of, apart, edges, C, cell, out, out_apart);
+      cell += decltype(vectors)::value;
+    };
+    while (cells - cell >= 4) run(std::integral_constant<int, 4>{});
+    if (cells - cell == 3) run(std::integral_constant<int, 3>{});
+    else if (cells - cell == 2) run(std::integral_constant<int, 2>{});
+    else if (cells - cell == 1) run(std::integral_constant<int, 1>{});
   };
   if (C % W == 0) sums(std::true_type{});
   else sums(std::false_type{});

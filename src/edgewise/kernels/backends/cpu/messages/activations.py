@@ -31,7 +31,7 @@ from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.native import library, threads
 
 ACTIVATIONS: dict[Activation, int] = {  # their numbers in the kernel
-    functional.relu: 0, functional.silu: 1, shifted_softplus: 2, torch.sigmoid: 3,
+    functional.relu: 0, functional.silu: 1, shifted_softplus: 2, torch.sigmoid: 3, torch.relu: 0, functional.sigmoid: 3,
 }  # fmt: skip
 
 

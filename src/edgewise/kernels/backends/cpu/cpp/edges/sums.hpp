@@ -51,12 +51,14 @@ struct Summing {
     }
   }
 
-  // B vectors of columns; of `numbers` < W columns where B is 0. The part is Whole where it is all of its row.
+  // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0. The
+  // part is Whole where it is all of its row.
   template <Weights Kind, int B, bool Whole>
   EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
     constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
     const int64_t count = part.last - part.first;
-    const auto columns = [=](const S* row, int v) EDGEWISE_INLINE_LAMBDA { return B ? load(row + v * W) : load_some(row, numbers); };
+    const auto at = [=](int v) EDGEWISE_INLINE_LAMBDA { return v && v == B - 1 ? numbers - W : v * W; };
+    const auto columns = [=](const S* row, int v) EDGEWISE_INLINE_LAMBDA { return B ? load(row + at(v)) : load_some(row, numbers); };
     const auto add = [&](Vector<A>* total) EDGEWISE_INLINE_LAMBDA {
       return [=](const S* row, const S* w) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 8
@@ -89,8 +91,8 @@ struct Summing {
     for (int v = 0; v < vectors; ++v) {
       total[v] *= factor;
       if (ends && own != 0) total[v] += own * columns(x + part.row * call.x.row_stride, v);
-      if (B && std::is_same_v<S, A>) store((A*)y + v * W, total[v]);
-      else for (int n = 0; n < (B ? W : numbers); ++n) put(y + v * W + n, total[v][n]);
+      if (B && std::is_same_v<S, A>) store((A*)y + at(v), total[v]);
+      else for (int n = 0; n < (B ? W : numbers); ++n) put(y + at(v) + n, total[v][n]);
     }
   }
 
@@ -122,6 +124,22 @@ struct Summing {
     put(y, own != 0 ? reduced + own * number(x[part.row * call.x.row_stride]) : reduced);
   }
 
+  // Calls columns(c, vectors, numbers) for runs of columns that cover the width, each of which walks the part's edges once.
+  template <class Each>
+  EDGEWISE_INLINE void over_columns(const Part& part, const Each& columns) const {
+    const auto run = [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA { columns(c, vectors, decltype(vectors)::value * W); };
+    int c = 0;
+    for (; c + 8 * W <= width; c += 8 * W) run(c, std::integral_constant<int, 8>{});
+    if (c + 4 * W < width) run(c, std::integral_constant<int, 4>{}), c += 4 * W;
+    const int left = width - c;
+    if (left > 3 * W) columns(c, std::integral_constant<int, 4>{}, left);
+    else if (left > 2 * W) columns(c, std::integral_constant<int, 3>{}, left);
+    else if (left > W) columns(c, std::integral_constant<int, 2>{}, left);
+    else if (left == W) run(c, std::integral_constant<int, 1>{});
+    else if (left && c && part.begins) run(width - W, std::integral_constant<int, 1>{});  // overlaps the one before
+    else if (left) columns(c, std::integral_constant<int, 0>{}, left);
+  }
+
   template <Weights Kind, int Fixed, bool Whole>
   EDGEWISE_INLINE void row(int64_t b, const Part& part) const {
     for (int h = 0; h < (per == 1 || each ? 1 : call.heads); ++h) {
@@ -133,12 +151,11 @@ struct Summing {
         continue;
       }
       const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
-      const int whole = by_column<A, Fixed>(width, [&](int c, auto size) {
-        block<Kind, size.value, Whole>(part, x + c, of_column(c), y + c, size.value * W);
-      });
-      if (Fixed || whole == width) continue;
-      if (whole && (Whole || part.begins)) block<Kind, 1, Whole>(part, x + width - W, of_column(width - W), y + width - W, W);  // overlaps the one before
-      else block<Kind, 0, Whole>(part, x + whole, of_column(whole), y + whole, width - whole);
+      const auto columns = [&](int c, auto vectors, int numbers) EDGEWISE_INLINE_LAMBDA {
+        block<Kind, decltype(vectors)::value, Whole>(part, x + c, of_column(c), y + c, numbers);
+      };
+      if constexpr (Fixed) by_column<A, Fixed>(width, [&](int c, auto size) EDGEWISE_INLINE_LAMBDA { columns(c, size, size.value * W); });
+      else over_columns(part, columns);
     }
   }
 

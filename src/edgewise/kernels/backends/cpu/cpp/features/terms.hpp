@@ -93,7 +93,8 @@ struct Tiles {
   static void over_columns(int wide, const Part& part) {
     int c = 0;
     for (; c + 4 * W <= wide; c += 4 * W) part(c, std::integral_constant<int, 4>{});
-    for (; c < wide; c += W) part(c, std::integral_constant<int, 1>{});
+    if (c + 2 * W <= wide) part(c, std::integral_constant<int, 2>{}), c += 2 * W;
+    if (c < wide) part(c, std::integral_constant<int, 1>{});
   }
 
   void read_inputs() {
