@@ -183,6 +183,12 @@ def test_a_file_of_ones_own(tmp_path) -> None:
     assert batch.e is not None and batch.e.shape == (batch.graph.num_edges, 8)
 
 
+def test_large_values_keep_their_digits(tmp_path) -> None:
+    folder = write(tmp_path, [f"m,{'C' * carbons},{20_000_000 + carbons}" for carbons in range(1, 21)])
+    targets = molecules("mine.csv", value="melts", folder=folder).graphs.targets
+    assert targets[:3].tolist() == [20_000_001, 20_000_002, 20_000_003]
+
+
 def test_the_cut_is_random_disjoint_and_a_function_of_the_fold() -> None:
     first, again, other = shuffled(100, 1), shuffled(100, 1), shuffled(100, 2)
     assert all(torch.equal(first[split], again[split]) for split in first)
@@ -195,9 +201,11 @@ def test_the_cut_is_random_disjoint_and_a_function_of_the_fold() -> None:
     [
         ([*LINES, "x,notamolecule,1"], "line 22: not a molecule in SMILES: 'notamolecule'"),
         ([*LINES, "x,,1"], "line 22: not a molecule"),
-        ([*LINES, "x,C,high"], "SMILES and numbers"),
-        ([*LINES, "x,C"], "line 22 has no finite number"),
-        ([*LINES, "x,C,nan"], "line 22 has no finite number"),
+        ([*LINES, "x,C,high"], "line 22: melts is 'high', not a finite number"),
+        ([*LINES, "x,C"], "line 22 does not have 3 columns"),
+        ([*LINES, "x,C,nan"], "line 22: melts is 'nan', not a finite number"),
+        (["", "", *LINES, "x,C1,1"], "line 24: not a molecule in SMILES: 'C1'"),
+        (["", "", *LINES, "x,C,high"], "line 24: melts is 'high'"),
         (LINES[:5], "at least 10 molecules"),
     ],
 )
@@ -208,10 +216,13 @@ def test_a_malformed_line_is_named(tmp_path, lines: list[str], told: str) -> Non
 
 def test_a_missing_column_file_or_encoding_is_named(tmp_path) -> None:
     folder = write(tmp_path, LINES)
-    with pytest.raises(DataError, match="its columns are name, smiles, melts; expected 'smiles' and 'boils'"):
+    with pytest.raises(DataError, match="its columns are name, smiles, melts; expected smiles, boils"):
         molecules("mine.csv", value="boils", folder=folder)
     with pytest.raises(DataError, match=r"lacks other.csv"):
         molecules("other.csv", folder=folder)
+    (tmp_path / "mine.csv").write_text("smiles,melts,melts\n" + "C,1,2\n" * 20, encoding="utf-8")
+    with pytest.raises(DataError, match="more than one column is called 'melts'"):
+        molecules("mine.csv", value="melts", folder=folder)
     (tmp_path / "mine.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="not a text in a known encoding"):
         molecules("mine.csv", value="melts", folder=folder)

@@ -91,7 +91,7 @@ def test_all_of_esol_and_its_spellings_fit(data):
     [
         ({"labels": 0}, ConfigError, "labels must be at least 1"),
         ({"length": 9}, DataError, "longer than length=9"),
-        ({"value": "boils"}, DataError, "expected 'smiles' and 'boils'"),
+        ({"value": "boils"}, DataError, "expected smiles, boils"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, error, message, tmp_path):

@@ -1,12 +1,9 @@
 """Molecules as graphs: atoms attend to the atoms that they are bonded to; read from SMILES by RDKit."""
 
-import csv
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
-from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from edgewise.errors import DataError, EdgewiseError, installing
-from edgewise.files import read_bytes, reading
+from edgewise.files import reading
 from edgewise.graphs import Graph
-from edgewise.tables.lines import lines_of
+from edgewise.tables import reading as tables
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import shuffled
@@ -27,7 +24,6 @@ from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 
 T = TypeVar("T")
-MAX_BYTES = 1 << 26
 MAX_MOLECULES = 1 << 18
 MAX_SMILES = 1 << 12  # characters; RDKit takes longer than linear time
 ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
@@ -198,7 +194,7 @@ def molecules(
     Reference   Delaney 2004 (data); Wu et al. 2018, "MoleculeNet" (the random split and the metric)
 
     Args:
-        file: The CSV file's name, with a line of column names first.
+        file: The table's name: a CSV, TSV or Parquet file.
         smiles: The column with the SMILES.
         value: The column with the number.
         fold: Seed of the random cut: another number, another cut.
@@ -214,12 +210,12 @@ def molecules(
                 line.
     """
     path = local_folder("esol", [file], folder) / file
-    texts, values = read_table(path, smiles, value)
-    members, x, e = zip(*read_each(path, texts, lambda text: molecule_once(text, crippen)), strict=True)
+    texts, values, where = read_table(path, smiles, value)
+    members, x, e = zip(*read_each(where, texts, lambda text: molecule_once(text, crippen)), strict=True)
     splits = shuffled(len(texts), fold)
-    u = _whole(torch.stack(read_each(path, texts, _descriptors)), splits["train"]) if whole else None
+    u = _whole(torch.stack(read_each(where, texts, _descriptors)), splits["train"]) if whole else None
     known = torch.cat(e) if bonds else None
-    graphs = Graphs(members, torch.cat(x), torch.tensor(values), splits, names=tuple(texts), e=known, u=u)
+    graphs = Graphs(members, torch.cat(x), values, splits, names=tuple(texts), e=known, u=u)
     return Molecules(path.stem, graphs, crippen)
 
 
@@ -283,32 +279,25 @@ molecule_once = lru_cache(maxsize=10_000)(molecule)  # another fold reads the sa
 _descriptors = lru_cache(maxsize=10_000)(descriptors)
 
 
-def read_each(path: Path, texts: Sequence[str], read: Callable[[str], T]) -> list[T]:
-    """What `read` makes of each SMILES of a file; a DataError about one names its line."""
+def read_each(where: Sequence[str], texts: Sequence[str], read: Callable[[str], T]) -> list[T]:
+    """What `read` makes of each SMILES of a file; a DataError about one names its line.
+
+    Symbols     where = what the line of each is called
+    """
     made = []
-    for line, text in enumerate(texts, start=2):
+    for line, text in zip(where, texts, strict=True):
         try:
             made.append(read(text))
         except DataError as error:
-            raise DataError(f"{path}: line {line}: {error}") from error
+            raise DataError(f"{line}: {error}") from error
     return made
 
 
-def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], list[float]]:
-    """The SMILES and the numbers of a CSV file."""
-    content = read_bytes(path, MAX_BYTES)
-    with reading(path, "a CSV file of SMILES and numbers"):
-        rows = csv.DictReader(lines_of(path, content))
-        known = rows.fieldnames or ()
-        if not {smiles, value} <= set(known):
-            raise DataError(f"{path}: its columns are {', '.join(known)}; expected {smiles!r} and {value!r}")
-        first = islice(rows, MAX_MOLECULES + 1)
-        pairs = [((row[smiles] or "").strip(), float(row[value] or "nan")) for row in first]
-    if len(pairs) > MAX_MOLECULES:
+def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], Tensor, list[str]]:
+    """The SMILES and the numbers [N], in float64, of a table, and what its lines are called."""
+    table = tables.read_table(path, (smiles, value), {smiles})
+    if len(table) > MAX_MOLECULES:
         raise DataError(f"{path}: more than the {MAX_MOLECULES:,} molecules that such a file may have")
-    for line, (_, number) in enumerate(pairs, start=2):
-        if not isfinite(number):
-            raise DataError(f"{path}: line {line} has no finite number in {value!r}")
-    if len(pairs) < 10:
-        raise DataError(f"{path}: at least 10 molecules are needed, this file has {len(pairs)}")
-    return [text for text, _ in pairs], [number for _, number in pairs]
+    if len(table) < 10:
+        raise DataError(f"{path}: at least 10 molecules are needed, this file has {len(table)}")
+    return table.texts(smiles), torch.from_numpy(table.numbers(value)), [table.at(row) for row in range(len(table))]

@@ -141,7 +141,7 @@ def masked_smiles(
     Reference   Delaney 2004 (data); Chithrananda et al., "ChemBERTa", 2020
 
     Args:
-        file: The CSV file's name, with a line of column names first.
+        file: The table's name: a CSV, TSV or Parquet file.
         smiles: The column with the SMILES.
         value: A column with a number, which is not used.
         fold: Seed of the random cut: another number, another cut.
@@ -174,7 +174,7 @@ def smiles(
     Reference   as `molecules`, whose cuts these are
 
     Args:
-        file: The CSV file's name, with a line of column names first.
+        file: The table's name: a CSV, TSV or Parquet file.
         smiles: The column with the SMILES.
         value: The column with the number.
         fold: Seed of the random cut: another number, another cut.
@@ -191,12 +191,12 @@ def smiles(
     cut = shuffled(len(texts), fold)
     order = torch.randperm(len(cut["train"]), generator=Generator().manual_seed(fold))
     cut["train"] = cut["train"][order[:labels]].sort().values
-    graphs = Graphs((), torch.empty(0), torch.tensor(values), cut, names=tuple(texts))  # x by the tokenizer
+    graphs = Graphs((), torch.empty(0), values, cut, names=tuple(texts))  # x by the tokenizer
     return SmilesRegression(f"smiles {name}", graphs, length, respell)
 
 
-def _read(file: str, smiles: str, value: str, folder: str | None) -> tuple[str, list[str], list[float]]:
+def _read(file: str, smiles: str, value: str, folder: str | None) -> tuple[str, list[str], Tensor]:
     """The file's name without its ending, the molecules in their canonical spelling, and the numbers."""
     path = local_folder("esol", [file], folder) / file
-    texts, values = read_table(path, smiles, value)
-    return path.stem, read_each(path, texts, canonical), values
+    texts, values, where = read_table(path, smiles, value)
+    return path.stem, read_each(where, texts, canonical), values
