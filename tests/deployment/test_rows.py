@@ -53,6 +53,8 @@ def test_the_table_has_the_predictions_in_the_order_of_the_inputs(ending: str, k
         assert (row["input"], row["node"], row["class"]) == (str(node), str(node), prediction["class"])
         for name, probability in prediction["probabilities"].items():
             assert float(row[f"probabilities.{name}"]) == pytest.approx(probability, rel=1e-6)
+    columns = [name.removeprefix("probabilities.") for name in rows[0] if name.startswith("probabilities.")]
+    assert columns == [*karate.task.classes]
 
 
 def test_a_parquet_table_has_the_same_columns(karate, tmp_path: Path) -> None:

@@ -94,7 +94,20 @@ def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], obje
 def rows_for(trained: Trained, inputs: Iterator[tuple[str, str]], batch: int) -> Iterator[list[Row]]:
     """The predictions for inputs, a batch at a time."""
     while part := list(islice(inputs, batch)):
-        yield [{"input": text} | flat(made) for (_, text), made in zip(part, _predicted(trained, part), strict=True)]
+        made = (in_order(one, getattr(trained.task, "classes", ())) for one in _predicted(trained, part))
+        yield [{"input": text} | flat(one) for (_, text), one in zip(part, made, strict=True)]
+
+
+def in_order(prediction: Mapping[str, Any], classes: Sequence[str]) -> dict[str, Any]:
+    """A prediction whose probabilities are in the order of the classes: for people the likeliest comes first.
+
+    >>> in_order({"class": "b", "probabilities": {"b": 0.9, "a": 0.1}}, ["a", "b"])
+    {'class': 'b', 'probabilities': {'a': 0.1, 'b': 0.9}}
+    """
+    p, ordered = prediction.get("probabilities", {}), dict(prediction)
+    if {*p} == {*classes} and p:
+        ordered["probabilities"] = {name: p[name] for name in classes}
+    return ordered
 
 
 def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
@@ -223,7 +236,7 @@ def writing(place: Path, out: Path) -> Iterator[Write]:
     with write_columns as write:
 
         def checked(rows: list[Row]) -> None:
-            if not names:  # those of a class come in the order of the likeliest, which differs from row to row
+            if not names:  # a prediction may have fewer than another, such as for an input without a label
                 names.extend(dict.fromkeys(name for row in rows for name in row))
             for row in rows:
                 if others := sorted(row.keys() - {*names}):
