@@ -187,7 +187,9 @@ def test_plan_shows_every_call_of_a_layer(layer: str, capsys) -> None:
 
 def test_a_layer_that_cannot_be_planned_is_refused_in_one_line(capsys) -> None:
     assert main(["plan", "complete", "receivers=16", "--layer", "EGN"]) == 2
-    assert "score or layer 'EGN' is unknown; did you mean 'EGNN'?" in capsys.readouterr().err
+    assert "layer 'EGN' is unknown; did you mean 'EGNN'?" in capsys.readouterr().err
+    assert main(["plan", "complete", "receivers=16", "--score", "EGNN"]) == 2
+    assert "score 'EGNN' is unknown" in capsys.readouterr().err
 
 
 def test_sections_are_set_aside_wherever_they_stand() -> None:

@@ -345,8 +345,9 @@ def run(args: argparse.Namespace) -> Summary:
             shape = (args.heads, args.channels, args.batch, args.dtype)
             if None not in (args.score, args.layer):
                 raise ConfigError("--score and --layer exclude one another: a layer has its own scores")
-            what = next((name for name in (args.layer, args.score) if name is not None), "Dot")
-            return plan(args.pattern, args.options, what, *shape, args.device, calibrate=args.calibrate)
+            return plan(
+                args.pattern, args.options, args.score, args.layer, *shape, args.device, calibrate=args.calibrate
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -24,7 +24,8 @@ SPEEDS = [field.name for field in fields(Machine)]
 def plan(
     pattern: str | None,
     options: Sequence[str],
-    what: str,
+    score: str | None,
+    layer: str | None,
     heads: int,
     channels: int,
     batch: int,
@@ -35,7 +36,7 @@ def plan(
 ) -> dict[str, Any]:
     """Print the planner's table for a score, or one for each call of a layer; first measure the device, to `calibrate`.
 
-    Symbols     what = a name of SCORES or of PLANNED
+    Symbols     score = a name of SCORES, layer = one of PLANNED, None where it is the other; both None: Dot
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
@@ -52,19 +53,31 @@ def plan(
             raise ConfigError(f"name a pattern, such as `edgewise plan causal n=1024`; known are {', '.join(PATTERNS)}")
         return result
     known("pattern", pattern, PATTERNS)
-    known("score or layer", what, SCORES | PLANNED)
-    graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
-    if what in SCORES:
-        score = SCORES[what].example(heads, channels)
-        tables = [edgewise.plan(graph, score, heads=heads, channels=channels, batch=lead, dtype=precision)]
+    if layer is None:
+        score = "Dot" if score is None else score
+        known("score", score, SCORES)
     else:
-        layer, shapes = PLANNED[what](heads, channels)
+        known("layer", layer, PLANNED)
+    graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
+    if score is not None:
+        tables = [
+            edgewise.plan(
+                graph,
+                SCORES[score].example(heads, channels),
+                heads=heads,
+                channels=channels,
+                batch=lead,
+                dtype=precision,
+            )
+        ]
+    elif layer is not None:
+        made, shapes = PLANNED[layer](heads, channels)
         inputs = [torch.randn(*lead, graph.num_receivers, *shape, dtype=precision, device=device) for shape in shapes]
         with torch.no_grad(), edgewise.plans() as tables:
-            layer.to(graph.device, precision)(graph, *inputs)
+            made.to(graph.device, precision)(graph, *inputs)
     print(*tables, sep="\n")
     plans = [{"what": table.what, "choice": table.choice, "candidates": _candidates(table)} for table in tables]
-    return result | {"graph": repr(graph)} | (plans[0] if what in SCORES else {"calls": plans})
+    return result | {"graph": repr(graph)} | (plans[0] if score is not None else {"calls": plans})
 
 
 def _candidates(table: Plan) -> list[dict[str, Any]]:
