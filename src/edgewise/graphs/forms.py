@@ -56,7 +56,7 @@ def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device:
     per_receiver = intervals_of(rule, positions(0, offset, device), senders)[0].shape[1]
     if per_receiver > FEW:
         return None
-    check_fits(8 * receivers * (2 * per_receiver + 1), "the ranges of {:,} receivers", receivers)
+    check_fits(8 * receivers * (2 * per_receiver + 1), "a list of the ranges of {:,} receivers", receivers)
     return intervals_of(rule, positions(receivers, offset, device), senders)
 
 

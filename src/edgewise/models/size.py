@@ -64,7 +64,8 @@ def outline(make: Callable[[], M], what: str) -> M:
         raise ConfigError(f"{what} has weights of an impossible size: {' '.join(str(error).split())[:200]}") from error
     held = [*model.parameters(), *model.buffers()]
     weights = sum(value.numel() for value in held)
-    check_fits(sum(value.nbytes for value in held), "{} has {:,} weights, which", what, weights, error=ConfigError)
+    size = sum(value.nbytes for value in held)
+    check_fits(size, "{} has {:,} weights: holding them", what, weights, error=ConfigError)
     return model
 
 

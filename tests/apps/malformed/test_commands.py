@@ -30,7 +30,7 @@ COMMANDS = {
     "train ./": "cannot read '.': Is a directory",
     "train karate extra": "unexpected argument 'extra'",
     "train karate --seeds": "expected one argument",
-    "train demo-karate --model.width 10000000": "1,200,000,520,000,002 weights, which takes 4.8 PB",
+    "train demo-karate --model.width 10000000": "1,200,000,520,000,002 weights: holding them takes 4.8 PB",
     "train karate --seeds 0": "not a whole number from 1",
     "train karate --seeds -3": "not a whole number from 1",
     "train karate --seeds 1.5": "not a whole number from 1",
