@@ -1,11 +1,13 @@
 """Columns by name."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from edgewise.errors import DataError
 from edgewise.tables.reading import read_table
-from edgewise.tables.table import numbers_of
+from edgewise.tables.table import Called, numbers_of
 
 
 def test_a_csv_file(tmp_path):
@@ -35,3 +37,10 @@ def test_thousands_are_parted_alike_with_and_without_a_decimal_comma() -> None:
     assert numbers_of(["1.234", "1.234,5", "0.125", "-1.234 %"], comma=True).tolist() == [1234, 1234.5, 0.125, -1234]
     assert numbers_of(["1.234", "2.5"], comma=True).tolist() == [1234, 2.5]
     assert np.isnan(numbers_of(["0,125", "01,234", "1,5"])).all()
+
+
+def test_columns_that_differ_in_capitals_alone_are_no_guess() -> None:
+    columns = Called(Path("a.csv"), ["id", "ID", "Split", "x", "X"], {"X"})
+    assert columns["split"] == "Split" and columns["x"] == "x" and "id" in columns
+    with pytest.raises(DataError, match=r"a\.csv: it has the columns id and ID, and which is meant is a guess"):
+        columns["id"]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgewise.errors import DataError
+from edgewise.tables.table import Called
 
 NODES = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 ENDS = (  # what the ends of an edge are called, the sender first
@@ -24,7 +25,7 @@ def ends_called(path: Path, names: Sequence[str], chosen: Sequence[str], option:
     Symbols     names = all columns; option = that of the command line by which they are chosen
     Errors      DataError: several pairs are called so, or those that are chosen are not there
     """
-    lower = {name.lower(): name for name in names}
+    lower = Called(path, names)
     pairs = [pair for pair in ENDS if {*pair} <= {*lower}]
     if not chosen and len(pairs) > 1:
         expected = "; ".join(" and ".join(pair) for pair in pairs)

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from operator import contains
@@ -90,6 +90,27 @@ class Table:
         if isinstance(column, str):
             raise DataError(f"{self.path}: the column {name!r} holds {column}, not numbers or texts")
         return column
+
+
+class Called(dict[str, str]):
+    """The columns of a table that are not ignored, by their names in small letters.
+
+    Errors      DataError where a column is looked up, and the names of two differ in capitals alone
+
+    >>> Called(Path("a.csv"), ["ID", "Split"])["split"]
+    'Split'
+    """
+
+    def __init__(self, path: Path, names: Iterable[str], ignored: Collection[str] = ()) -> None:
+        self.path, self.names = path, [name for name in dict.fromkeys(names) if name not in ignored]
+        super().__init__({name.lower(): name for name in self.names})
+
+    def __getitem__(self, name: str) -> str:
+        meant = [column for column in self.names if column.lower() == name]
+        if len(meant) > 1:
+            which = f"the columns {' and '.join(meant)}, and which is meant is a guess"
+            raise DataError(f"{self.path}: it has {which}: rename or remove one of them")
+        return super().__getitem__(name)
 
 
 def check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:

@@ -104,6 +104,8 @@ def test_all_problems_are_listed_at_once(tmp_path) -> None:
         ("text,label\na,u\n", Asked("texts", {"text": ("text",)}, {"text": "body"}), "no column 'body' with the text"),
         ("text,label\na,u\n", replace(ASKED, ignore=frozenset(["nmae"])), "no table has the columns nmae"),
         ("text,text,label\na,b,u\n", ASKED, "more than one column is called 'text'"),
+        ("id,ID,text,label\na,b,one,u\n", ASKED, "it has the columns id and ID, and which is meant is a guess"),
+        ("text,label,split,Split\na,u,train,test\n", ASKED, "it has the columns split and Split, and which is meant"),
     ],
 )
 def test_a_column_that_is_not_clear_is_asked_for(tmp_path, content: str, asked: Asked, told: str) -> None:

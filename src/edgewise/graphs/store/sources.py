@@ -17,7 +17,7 @@ from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer
 from edgewise.tables.ends import ENDS, NODES, ends_called
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import is_table, names_in, pieces
-from edgewise.tables.table import UNKNOWN, Table
+from edgewise.tables.table import UNKNOWN, Called, Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array
@@ -135,9 +135,9 @@ def _numbered(table: Table, column: str) -> Array:
     return numbers.astype(np.int64)
 
 
-def _about_nodes(columns: Sequence[str]) -> dict[str, str]:
+def _about_nodes(path: Path, columns: Sequence[str]) -> dict[str, str]:
     """The columns that are no features, by what they say: `node`, `label` and `split`."""
-    lower = {column.lower(): column for column in columns}
+    lower = Called(path, columns)
     named_by = next((name for name in NODES if name in lower), "node")
     means = {"node": named_by, "label": "label", "split": "split"}
     return {meaning: lower[name] for meaning, name in means.items() if name in lower}
@@ -166,7 +166,7 @@ class NodeColumns:
         `valid`, `test` [N].
         """
         if is_table(path):
-            about = _about_nodes(names_in(path))
+            about = _about_nodes(path, names_in(path))
             for table in pieces(path, (), [*about.values()], ROWS):
                 self._add_rows(table, about)
             return

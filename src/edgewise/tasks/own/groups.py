@@ -13,7 +13,7 @@ from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File
-from edgewise.tables.table import Table
+from edgewise.tables.table import Called, Table
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, with_features
 
 NODES = ("node", "id", "node_id", "nodeid", "name")  # the columns that name the rows of an example
@@ -54,7 +54,7 @@ class Members:
 
 def group_column(file: File, unit: str, chosen: str) -> str:
     """The column that says which example a row belongs to, or nothing."""
-    lower = {name.lower(): name for name in file.names}
+    lower = Called(file.path, file.names)
     if chosen and chosen not in file.names:
         raise DataError(f"{file.path}: it has no column {chosen!r} that names its {unit}, only {', '.join(file.names)}")
     return chosen or next((lower[name] for name in (unit, f"{unit}_id", f"{unit}id") if name in lower), "")
@@ -80,8 +80,8 @@ def read_members(
         raise DataError(
             f"{path}: its columns are {', '.join(file.names)}: none is called {unit}. Give --task.{unit} NAME"
         )
-    lower = {name.lower(): name for name in file.names}
-    named_by = next((lower[name] for name in NODES if name in lower and lower[name] not in {group, *ignored}), "")
+    lower = Called(path, file.names, ignored)
+    named_by = next((lower[name] for name in NODES if name in lower and lower[name] != group), "")
     table = file.table((group,), [name for name in (group, named_by) if name])
     if len(table) > MAX_MEMBERS:
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_MEMBERS:,}")

@@ -18,6 +18,7 @@ from edgewise.tables.encoding import Encoding, features, fit
 from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, find_table, is_table, unread
+from edgewise.tables.table import Called
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
@@ -219,7 +220,7 @@ def read_files(
 def centred(rows: Rows, columns: Sequence[Column], sizes: Array, position: Sequence[str]) -> Clouds:
     """Clouds whose coordinates have each cloud's mean taken off."""
     by_name = {column.name: column for column in columns}
-    lower = {name.lower(): name for name in by_name}
+    lower = Called(rows.files[-1], by_name)
     axes = position or next(([lower[axis] for axis in some] for some in AXES if {*some} <= {*lower}), [])
     where = rows.files[-1]
     if not axes or not {*axes} <= {*by_name}:

@@ -10,7 +10,7 @@ import numpy as np
 from edgewise.errors import DataError, counted
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, is_table
-from edgewise.tables.table import Table, numbers_of
+from edgewise.tables.table import Called, Table, numbers_of
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.own.edges import strangers
 from edgewise.tasks.own.record import numbers
@@ -108,11 +108,10 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
     if not is_table(path):
         raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
     file, found = File(path), Problems()
-    lower = {name.lower(): name for name in file.names}
+    lower = Called(path, file.names, asked.ignore)
     columns = {meaning: _column(path, file, meaning, asked, lower) for meaning in asked.inputs}
     named_by = _named_by(path, file, asked, lower, {*columns.values()})
-    split = lower.get("split", "")
-    split = "" if split in asked.ignore or not asked.labelled else split
+    split = lower["split"] if asked.labelled and "split" in lower else ""
     taken = {*columns.values(), named_by, split, *asked.ignore}
     label = _labels(path, file, asked, lower, [name for name in file.names if name and name not in taken])
     texts = [name for name in (*columns.values(), named_by, split, *label) if name]
@@ -176,7 +175,7 @@ def _column(path: Path, file: File, meaning: str, asked: Asked, lower: Mapping[s
         if chosen not in file.names:
             raise DataError(f"{path}: it has no column {chosen!r} with the {meaning}, only {', '.join(file.names)}")
         return chosen
-    found = [lower[name] for name in asked.inputs[meaning] if name in lower and lower[name] not in asked.ignore]
+    found = [lower[name] for name in asked.inputs[meaning] if name in lower]
     if len(found) != 1:
         which = f"{' or '.join(found)}, which has the {meaning}?" if found else f"none is called {meaning}."
         raise DataError(f"{path}: its columns are {', '.join(file.names)}: {which} Give --task.{meaning} NAME")
@@ -191,7 +190,7 @@ def _named_by(path: Path, file: File, asked: Asked, lower: Mapping[str, str], in
             raise DataError(f"{path}: it has no column {asked.id!r} that names the {unit}, only {names}")
         return asked.id
     usual = (asked.unit[:-1], f"{asked.unit[:-1]}_id", *IDS) if not asked.id else ()
-    taken = {*inputs, *asked.label, *asked.ignore}
+    taken = {*inputs, *asked.label}
     return next((lower[name] for name in usual if name in lower and lower[name] not in taken), "")
 
 

@@ -12,7 +12,7 @@ from edgewise.tables.ends import NODES
 from edgewise.tables.features import Array, Kind, in_lines, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import File, unread
-from edgewise.tables.table import EXACT, Table
+from edgewise.tables.table import EXACT, Called, Table
 from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, found_ends, strangers
@@ -58,10 +58,10 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     """
     file, problems = File(nodes), Problems()
     links = [EdgeFile(path, how.ends) for path in edges]
-    lower, known = {name.lower(): name for name in file.names}, how.known[0] if how.known else ()
-    labels = [name if name in file.names else lower.get(name.lower(), name) for name in how.labels]
-    split = lower.get("split", "split")
-    has_split = how.labelled and split in file.names and split not in how.ignore
+    lower, known = Called(nodes, file.names, how.ignore), how.known[0] if how.known else ()
+    labels = [lower[name.lower()] if name not in file.names and name.lower() in lower else name for name in how.labels]
+    has_split = how.labelled and "split" in lower
+    split = lower["split"] if has_split else lower.get("split", "split")
     named_by = _named(nodes, file, how, lower)
     texts = [name for name in (named_by, *labels, split) if name in file.names]
     needed = labels if how.labelled else ()
@@ -140,7 +140,7 @@ def _named(nodes: Path, file: File, how: Reading, lower: Mapping[str, str]) -> s
         return how.id
     if not how.id and how.found.get("node") in file.names:
         return how.found["node"]
-    found = [lower[name] for name in NODES if name in lower and lower[name] not in how.ignore]
+    found = [lower[name] for name in NODES if name in lower]
     if len(found) > 1 and not how.id:
         raise DataError(
             f"{nodes}: {' or '.join(found)}, which names the nodes? Give --task.id, or --task.ignore the other"
