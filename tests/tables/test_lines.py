@@ -62,14 +62,38 @@ def test_cells_that_are_no_numbers_are_known_from_those_without_a_value(tmp_path
 def test_a_later_number_has_the_decimal_sign_of_the_first_ones(tmp_path, first: str, later: str, said: str):
     path = tmp_path / "long.csv"
     path.write_text("a;b\n" + f"{first}\n" * 1500 + f"{later}\n" + f"{first}\n")
-    (problem,) = File(path).table().problems
+    table = File(path).table()
+    ((name, problem),) = table.doubtful.items()
     assert problem.startswith(f"{path}: line 1502: {said}, which is one number or another: give it a decimal")
-    with pytest.raises(DataError, match=f"line 1502: {said}"):
-        list(pieces(path, ["a"]))
+    for read in (table.numbers, table.texts, next(pieces(path, ["a"])).numbers):
+        with pytest.raises(DataError, match=f"line 1502: {said}"):
+            read(name)
+    assert not table.problems and len(table.texts("ab".replace(name, ""))) == 1502  # whoever reads the other may
 
 
 @pytest.mark.parametrize(("first", "later"), [("1.5;5", "1,234;1,234"), ("1,5;5", "1.234,5;2,5"), ("x;5", "1,234;7")])
 def test_a_later_number_may_be_written_as_the_first_ones_are(tmp_path, first: str, later: str):
     path = tmp_path / "long.csv"
     path.write_text("a;b\n" + f"{first}\n" * 1500 + f"{later}\n")
-    assert not File(path).table().problems
+    assert not File(path).table().doubtful
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["0.5", "12%"], "line 3: a is '12%', and numbers before it have no %: give all of them one, or none"),
+        (["12 %", "NA", "0.5"], "line 4: a is '0.5', and numbers before it have a %"),
+        ([*["7"] * 70_000, "7%"], "line 70002: a is '7%', and numbers before it have no %"),  # in another piece
+        (["12%", "", "13 %"], None),
+        (["low", "mid", "high", "12%", "7"], None),  # texts
+    ],
+)
+def test_numbers_of_a_column_all_have_a_percent_sign_or_none(tmp_path, cells: list[str], said: str | None) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "".join(f"{cell},1\n" for cell in cells), encoding="utf-8")
+    table = File(path).table()
+    assert [*table.numbers("b")] == [1] * len(cells)
+    if said is None:
+        assert not table.doubtful
+    else:
+        assert table.doubtful["a"].startswith(f"{path}: {said}")

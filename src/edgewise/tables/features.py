@@ -80,6 +80,7 @@ def read_columns(
 
 
 def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool) -> Column:
+    table.check(name)
     if isinstance(cells, str):
         raise DataError(f"{table.path}: the column {name!r} holds {cells}, not numbers or texts")
     if isinstance(cells, np.ndarray) and known in (None, "number", "boolean"):

@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
@@ -57,7 +58,9 @@ def read_csv(
         of_parts = [part.columns[name] for part in parts]
         columns[name] = list(chain(*of_parts)) if isinstance(first, list) else np.concatenate(of_parts)
     lines, wrong, strange = array("q"), dict[str, tuple[int, str]](), dict[str, Cells]()
+    doubtful: dict[str, str] = {}
     for part in parts:
+        doubtful = {**part.doubtful, **doubtful}
         for name, (row, cell) in part.wrong.items():
             wrong.setdefault(name, (len(lines) + row, cell))
         for name, cells in part.strange.items():
@@ -65,7 +68,7 @@ def read_csv(
             known += [(len(lines) + row, cell) for row, cell in cells[: SHOWN - len(known)]]
         lines.extend(part.rows[1])
     notes = (f"{path.name}: {dialect}",) if str(dialect) else ()
-    return Table(path, columns, ("line", lines), wrong, strange, notes, problems.sentences())
+    return Table(path, columns, ("line", lines), wrong, strange, notes, problems.sentences(), doubtful)
 
 
 class Problems:
@@ -105,7 +108,7 @@ def pieces_of_csv(
         reader = csv.reader(lines_in, strict=True, delimiter=dialect.separator)
         names = [name.strip() for name in next(reader, [])]
         check_names(path, names, needed)
-        seen, more, first = Texts(path), True, True
+        seen, more, first, signs = Texts(path), True, True, dict[str, bool]()
         while more:
             # All cells in one list: Python's garbage collector would visit each row that is a list, again and again.
             cells, lines, more, read[0] = list[str](), array("q"), False, 0
@@ -123,12 +126,9 @@ def pieces_of_csv(
                 lines.append(reader.line_num + skipped)
                 if read[0] > WIDE:
                     break
-            for problem in _disagreeing(path, names, cells, lines, dialect):
-                if problems is None:
-                    raise DataError(problem)
-                problems.add(problem)
             if lines or first:
-                yield _piece(path, names, cells, lines, texts, dialect, seen)
+                part = _piece(path, names, cells, lines, texts, dialect, seen)
+                yield replace(part, doubtful=_doubtful(part, names, cells, dialect, signs))
             first = False
 
 
@@ -151,17 +151,38 @@ def _piece(
     return Table(path, columns, ("line", lines), wrong, strange)
 
 
-def _disagreeing(
-    path: Path, names: list[str], cells: list[str], lines: Sequence[int], dialect: Dialect
-) -> Iterator[str]:
-    """The first cell of each column whose decimal sign is not the one that its first rows show."""
-    for number, name in enumerate(names) if dialect.commas or dialect.late else ():
-        if (row := dialect.disagreeing(name, column := cells[number :: len(names)])) is not None:
+def _doubtful(
+    table: Table, names: list[str], cells: list[str], dialect: Dialect, signs: dict[str, bool]
+) -> dict[str, str]:
+    """Of each column that has one, the first cell whose decimal sign is not the one that its first rows show, or that
+    has a % where those before it have none, or none where they have one.
+
+    Symbols     signs = whether the numbers of columns have a %, as the rows before this piece show
+    """
+    found = dict[str, str]()
+    for number, name in enumerate(names):
+        if not name or name in dialect.texts:
+            continue
+        column = cells[number :: len(names)]
+        if (row := dialect.disagreeing(name, column)) is not None:
             right = "comma, as in the" if name in dialect.commas else "point, or none, as in the"
-            what = (
-                f"{name} is {column[row][:40]!r}, which is one number or another: give it a decimal {right} first rows"
-            )
-            yield f"{path}: line {lines[row]}: {what}"
+            what = f"which is one number or another: give it a decimal {right} first rows"
+        elif (row := _unlike(name, column, dialect, signs)) is not None:
+            what = f"and numbers before it have {'a' if signs[name] else 'no'} %: give all of them one, or none"
+        if row is not None:
+            found[name] = f"{table.at(row)}: {name} is {column[row][:40]!r}, {what}"
+    return found
+
+
+def _unlike(name: str, column: Sequence[str], dialect: Dialect, signs: dict[str, bool]) -> int | None:
+    """The first number with a % where those before it have none, or without one where they have one."""
+    if not signs.get(name) and "%" not in "".join(column):
+        if name not in signs and any(cell.strip().lower() not in MISSING for cell in column):
+            signs[name] = False
+        return None
+    numbers = np.flatnonzero(~np.isnan(numbers_of(column, name in dialect.commas)))
+    percents = ((row, column[row].rstrip().endswith("%")) for row in numbers.tolist())
+    return next((row for row, percent in percents if signs.setdefault(name, percent) != percent), None)
 
 
 def _codes(column: Sequence[str]) -> Iterator[int]:

@@ -41,8 +41,9 @@ class Table:
 
     In place of a column of another type stands that type's name. The file calls each row "line" 2, 3, ... or "row" 0,
     1, ... Of a column of numbers, `wrong` has the first cell that is none, and `strange` those, at most `SHOWN`, that
-    hold something else, or a code such as 007. `notes` say how the file is written, where that is unusual; `problems`
-    which rows are left out."""
+    hold something else, or a code such as 007. `doubtful` says of a column whose cells are not written alike where that
+    is, so that none who reads it has one number for another. `notes` say how the file is written, where that is
+    unusual; `problems` which rows are left out."""
 
     path: Path
     columns: dict[str, Any]
@@ -51,6 +52,7 @@ class Table:
     strange: Mapping[str, Cells] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    doubtful: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows[1])
@@ -85,7 +87,13 @@ class Table:
         """Whether two rows hold the same in some columns: a cell without a value is as another without one."""
         return all(_same(self.columns[name], row, other) for name in names)
 
+    def check(self, name: str) -> None:
+        """Refuse a column whose cells are not written alike."""
+        if name in self.doubtful:
+            raise DataError(self.doubtful[name])
+
     def _column(self, name: str) -> Any:
+        self.check(name)
         column = self.columns[name]
         if isinstance(column, str):
             raise DataError(f"{self.path}: the column {name!r} holds {column}, not numbers or texts")
