@@ -163,6 +163,11 @@ def test_topics_are_embedded_english() -> None:
     assert "the" in task.decode(task._parts["train"][:10_000].long())
 
 
+def test_a_text_that_is_gone_is_asked_for_by_its_option(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"gone\.txt: no such file: give --task\.file, a text"):
+        text(file=str(tmp_path / "gone.txt"))
+
+
 def test_any_file_is_read_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_bytes(b"\xef\xbb\xbf" + "line\r\nzwölf\n".encode() * 10)

@@ -374,7 +374,10 @@ def text(
         raise ConfigError(f"unknown unit {unit!r}; known are {', '.join(units)}")
     cut = units[unit]
     if file is not None:
-        return cut(Path(file).name, read_text(Path(file).expanduser()), context)
+        path = Path(file).expanduser()
+        if not path.exists():
+            raise DataError(f"{path}: no such file: give --task.file, a text")
+        return cut(path.name, read_text(path), context)
     if source == "topics":
         from pydoc_data.topics import topics
 
