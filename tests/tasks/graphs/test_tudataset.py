@@ -147,6 +147,8 @@ def test_graph_attributes_are_values_to_regress(tmp_path) -> None:
     [
         ("A", "1, 2\n1, x", "A.txt"),
         ("A", "1, 2, 3", "2 numbers per line"),
+        ("graph_labels", "1, 2\n2, 1", "1 number per line was expected, not 2"),
+        ("graph_indicator", "1, 1\n1, 1", "1 number per line was expected, not 2"),
         ("A", "1, 2\n0, 1", "line 2 names a node outside 1 to 100"),
         ("A", "1, 101", "line 1 names a node"),
         ("A", "1, 2\n2, 3", "line 2 joins nodes of two graphs"),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading
 from edgewise.graphs import Graph
 from edgewise.tasks.core.source import local_folder
@@ -45,7 +45,7 @@ class TUFolder:
 
 def read_tudataset(folder: Path, name: str) -> TUFolder:
     """Read and check a folder; a file that is missing, malformed or does not fit the others is a `DataError`."""
-    owner = _table(folder / f"{name}_graph_indicator.txt", np.int64)[:, 0] - 1
+    owner = _table(folder / f"{name}_graph_indicator.txt", np.int64, columns=1)[:, 0] - 1
     edges = _table(folder / f"{name}_A.txt", np.int64, columns=2).T - 1
     nodes = len(owner)
     if nodes == 0 or owner[0] != 0 or not np.isin(np.diff(owner), (0, 1)).all():
@@ -69,9 +69,16 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
         _table(of_nodes[1], np.float64, rows=nodes) if of_nodes[1].exists() else None,
         _table(of_edges[0], np.int64, rows=edges.shape[1]) if of_edges[0].exists() else None,
         _table(of_edges[1], np.float64, rows=edges.shape[1]) if of_edges[1].exists() else None,
-        _table(of_graphs, np.int64 if is_class else np.float64, rows=int(owner[-1]) + 1)[:, 0],
+        _targets(of_graphs, is_class, int(owner[-1]) + 1),
         is_class,
     )
+
+
+def _targets(path: Path, is_class: bool, graphs: int) -> Array:
+    """The class of each graph [G], or the first of its attributes."""
+    if is_class:
+        return _table(path, np.int64, columns=1, rows=graphs)[:, 0]
+    return _table(path, np.float64, rows=graphs)[:, 0]
 
 
 def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None = None) -> Array:
@@ -84,7 +91,8 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         table: Array = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=dtype, ndmin=2, comments=None)
     if columns is not None and table.shape[1] != columns:
         if table.size:
-            raise DataError(f"{path}: {columns} numbers per line were expected, not {table.shape[1]}")
+            expected = f"{counted(columns, 'number')} per line {'was' if columns == 1 else 'were'} expected"
+            raise DataError(f"{path}: {expected}, not {table.shape[1]}")
         table = table.reshape(0, columns)
     if rows is not None and len(table) != rows:
         raise DataError(f"{path}: {rows} lines were expected, not {len(table)}")
