@@ -99,6 +99,26 @@ def test_rounds_are_weighted_by_their_log_sum_exp():
     assert torch.allclose(layer.average(complete(30), *layer._self_ends(complete(30), x)), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("graph", [causal(60), GRAPHS["edges"]], ids=["ranges", "edges"])
+def test_weights_of_rounds_keep_their_digits_however_long_queries_are(graph, dtype):
+    """Sums of a round between exp(−700) and exp(700), against float64."""
+    n = graph.num_receivers
+    layer, tolerance = layer_of(rounds=3), 500 * torch.finfo(dtype).eps  # scores of 700 are off by that
+    length = torch.linspace(1, 700, n).view(n, 1, 1)
+    q = (2 * length * torch.nn.functional.normalize(torch.randn(n, 2, 4), dim=-1)).to(dtype)
+    ends = q, torch.nn.functional.normalize(q, dim=-1), torch.randn(n, 2, 4).to(dtype)
+    hashes = layer.grouping
+    hashes.forward = lambda x: AngularHash.forward(hashes, x.to(dtype))  # float64 hashes alike
+    narrow, wide = (tuple(x.to(to, copy=True).requires_grad_() for x in ends) for to in (dtype, torch.float64))
+    found, expected = (layer.average(graph, *given) for given in (narrow, wide))
+    assert (found - expected).abs().max() < tolerance
+    for y in (found, expected):
+        y.double().square().sum().backward()
+    for a, b in zip(narrow, wide, strict=True):
+        assert (a.grad - b.grad).abs().max() < tolerance * b.grad.abs().max()
+
+
 def test_large_scores_do_not_overflow():
     layer, x = layer_of(rounds=2).float(), leaf(40, 8).float().detach()
     layer.projection.weight.data *= 1e4

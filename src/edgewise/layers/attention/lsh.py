@@ -1,5 +1,7 @@
 """Attention among nodes that hash alike: a graph made from content, anew in every call."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -114,7 +116,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         rounds = labels[0].shape[1]
         q, k, v = (x.unsqueeze(1).expand(-1, rounds, -1, -1).flatten(0, 2) for x in (q, k, v))
         q, k, v = q[among.receivers], k[among.senders], v[among.senders]
-        y = _averages(among.graph, q, k, v) if rounds == 1 else _with_sink(among, q, k, v)
+        y = _averages(among.graph, q, k, v) if rounds == 1 else _with_sink(among, q, k, v, labels[0].shape)
         y = torch.empty_like(y).index_copy(0, among.receivers, y).unflatten(0, labels[0].shape)  # [S, R, I, C]
         y = y.squeeze(1) if rounds == 1 else _over_rounds(y)
         return y.unflatten(0, (*batch, self.split[0])).transpose(-2, -3)
@@ -129,16 +131,35 @@ def _averages(graph: Graph, q: Tensor, k: Tensor, v: Tensor, scale: float | None
     return attend(graph, q.unsqueeze(1), k.unsqueeze(1), v.unsqueeze(1), Dot(scale)).squeeze(1)
 
 
-def _with_sink(among: Gathered, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _with_sink(among: Gathered, q: Tensor, k: Tensor, v: Tensor, rounds: tuple[int, ...]) -> Tensor:
     """Σ_j e^s_ij [v_j ‖ 1 ‖ 0] + e^t_i [0 ‖ 0 ‖ 1] over Σ_j e^s_ij + e^t_i: attention with one sink beside the senders.
 
-    The sink's score t_i = ‖q_i‖ / √C is the largest that a key of length 1 can have: nothing overflows.
+    The sink's score is t_i = ‖q_i‖ / √C, the largest that a key of length 1 can have: nothing overflows. Where a sum
+    could vanish beside it, t_i is the largest mean of a round's scores, Σ_j p_ij s_ij: its z_i^r is log |P_r(i)| above
+    that at most.
     """
     scale = q.shape[-1] ** -0.5
-    q = torch.cat([q, q.detach().norm(dim=-1, keepdim=True).to(q.dtype)], -1)  # y is the same whatever t is
+    t = q.detach().norm(dim=-1, keepdim=True)  # √C t_i; y is the same whatever it is
+    if t.numel() and bool(t.amax() * scale > _reach(q.dtype)):
+        t = _largest_mean(among, q.detach(), k.detach(), rounds)
+    q = torch.cat([q, t.to(q.dtype)], -1)
     k = _with_last(functional.pad(k, (0, 1)))
     v = _with_last(functional.pad(functional.pad(v, (0, 1), value=1.0), (0, 1)))
     return _averages(among.with_sink(), q, k, v, scale)
+
+
+def _reach(dtype: torch.dtype) -> float:
+    """The largest t for which exp(−2t) has all digits."""
+    limits = torch.finfo(dtype)
+    return 0.5 * math.log(limits.eps / limits.tiny)
+
+
+def _largest_mean(among: Gathered, q: Tensor, k: Tensor, rounds: tuple[int, ...]) -> Tensor:
+    """max_r Σ_j p_ij q_i·k_j over the rounds in which i has senders, [I', 1]; 0 without any."""
+    mean = (q * _averages(among.graph, q, k, k)).sum(-1).masked_fill(among.graph.in_degrees() == 0, -math.inf)
+    of_nodes = torch.empty_like(mean).index_copy(0, among.receivers, mean).view(rounds)  # [S, R, I]
+    largest = of_nodes.amax(1, keepdim=True).expand(rounds).flatten()[among.receivers]
+    return largest.masked_fill(largest == -math.inf, 0).unsqueeze(-1)
 
 
 def _with_last(x: Tensor) -> Tensor:
