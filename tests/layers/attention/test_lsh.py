@@ -1,11 +1,13 @@
 """Attention among nodes that hash alike, against its equation, and where it must equal full attention."""
 
 import math
+from copy import deepcopy
 from functools import partial
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from edgewise import ConfigError, Graph, ShapeError, causal, complete, strided, window
 from edgewise.layers import AngularHash, KeyValueCache, LSHAttention, Rotary
@@ -178,6 +180,21 @@ def test_rotations_are_drawn_anew_while_training_and_follow_from_the_state():
     assert torch.equal(layer(causal(40), x), first)
     layer.eval()
     assert torch.equal(layer(causal(40), x), layer(causal(40), x))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_call_that_a_checkpoint_runs_once_more_hashes_alike(reentrant):
+    layer, x = layer_of(buckets=8).train(), leaf(40, 8)
+    other, gradients = deepcopy(layer), []
+    run_again = partial(checkpoint, other, use_reentrant=reentrant)
+    for run in (layer, run_again):
+        torch.manual_seed(0)
+        y = run(causal(40), x)
+        (y + run(causal(40), y)).square().sum().backward()
+        gradients.append(x.grad)
+        x.grad = None
+    assert torch.equal(*gradients)
+    assert torch.equal(layer.grouping.drawn, other.grouping.drawn)
 
 
 class LargestTensor(TorchDispatchMode):

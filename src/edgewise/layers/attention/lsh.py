@@ -16,6 +16,8 @@ from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 from edgewise.layers.plain.unit import unit
 
+CALLS = 1024  # most calls before a backward pass whose rotations are known when it runs them once more
+
 
 class AngularHash(nn.Module):
     """Labels that vectors of similar direction are likely to share, by random rotations.
@@ -44,6 +46,7 @@ class AngularHash(nn.Module):
             raise ConfigError(f"buckets={buckets} must be 1 or even, and rounds={rounds} at least 1")
         self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
+        self._numbers: dict[int, int] = {}  # of the draws of recent calls
         if not self.drawn.is_meta:
             self.redraw()
 
@@ -54,10 +57,22 @@ class AngularHash(nn.Module):
         return torch.cat([turned, -turned], -1).argmax(-1)
 
     @torch.no_grad()
-    def redraw(self) -> None:
-        """Draw new rotations; which ones follows from the state that is saved with the weights."""
-        self.drawn += 1
-        generator = torch.Generator().manual_seed(int(self.drawn))
+    def redraw(self, call: int | None = None) -> None:
+        """Draw new rotations; which ones follows from the state that is saved with the weights.
+
+        A `call` that a backward pass runs once more, as `torch.utils.checkpoint` does, has those that it had.
+        """
+        number = None
+        if call is not None and torch._C._current_graph_task_id() >= 0:
+            number = self._numbers.get(call)
+        if number is None:
+            self.drawn += 1
+            number = int(self.drawn)
+        if call is not None:
+            self._numbers[call] = number
+            if len(self._numbers) > CALLS:
+                del self._numbers[next(iter(self._numbers))]
+        generator = torch.Generator().manual_seed(number)
         self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator, device="cpu"))
 
 
@@ -73,7 +88,8 @@ class LSHAttention(GroupedAttention[AngularHash]):
                 are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      ConfigError as MultiHeadAttention; ShapeError for senders other than x: they would have no common hash
-    Edge cases  in training each call draws new rotations, a resumed run the same ones. Not permutation-equivariant
+    Edge cases  in training each call draws new rotations, a resumed run the same ones, and so does a call that
+                `torch.utils.checkpoint` runs once more. Not permutation-equivariant
     Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each
                 head: no pair is ever written; on other graphs edge by edge
     Differs     chunks are cut from the start of each bucket, in the paper from the start of the sorted sequence, where
@@ -109,7 +125,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
     @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.training:
-            self.grouping.redraw()
+            self.grouping.redraw(int(torch.randint(2**62, ())))  # a checkpoint brings the generator's state back
         batch, (q, k, v) = q.shape[:-3], (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
         labels = self.grouping(q.detach()), self.grouping(k.detach())
         among = alike(graph, *labels, self.size, loops=False)
