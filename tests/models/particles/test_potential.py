@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -207,3 +209,11 @@ def test_a_number_of_no_element_is_named(number):
         model(complete(2), pair)
     with pytest.raises(ShapeError, match=r"features is \[2, 7\], but must be \[\*, 3, 7\]"):
         model(complete(3), pair)
+
+
+@pytest.mark.parametrize("number", [28.5, math.nan])
+def test_a_number_between_two_elements_is_named(number):
+    pair = torch.tensor([[0.0, 0, 0, 0, 0, 0, 29], [2.5, 0, 0, 0, 0, 0, number]])
+    model = Potential(PotentialSettings(width=4, depth=1), Atoms(7, 4, space=3, radius=5.0))
+    with pytest.raises(ShapeError, match=f"atomic numbers must be whole numbers, but number 1 of them is {number}"):
+        model(complete(2), pair)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
@@ -40,7 +40,7 @@ class Potential(nn.Module):
     Symbols     embed = a, one vector per element Z; layers = `SchNet`, its cutoff the task's radius; energy = MLP
     Shapes      features [*, N, 2 D + 1] = position x (Å), edges of the periodic cell (Å; 0: open along that axis) and
                 atomic number Z -> [*, N, 1 + D] = ε_i (eV) and F_i (eV/Å)
-    Errors      ConfigError for a task without atoms
+    Errors      ConfigError for a task without atoms; ShapeError for atomic numbers other than 0, ..., 118
     Edge cases  an atom without neighbours has an energy of its own and no force; members of a disjoint batch may have
                 different cells. Energy and force are continuous where an edge enters or leaves a radius graph of that
                 radius, because SchNet's filters and their slope end there at 0
@@ -76,12 +76,19 @@ class Potential(nn.Module):
                 return self(graph, features.clone())
         check_nodes(graph, features, 2 * self.signature.space + 1, name="features")
         x, cell, Z = features.split([self.signature.space, self.signature.space, 1], -1)
+        self._check_whole(Z)
         training = torch.is_grad_enabled()
         with torch.enable_grad():
             x = x if x.requires_grad else x.detach().requires_grad_()
             energies = self.energies(graph, x, cell, Z.squeeze(-1).long())
             (slope,) = torch.autograd.grad(energies.sum(), x, create_graph=training)
         return torch.cat([energies, -slope], -1)
+
+    def _check_whole(self, Z: Tensor) -> None:
+        if is_real(Z) and bool((wrong := (Z.frac() != 0).flatten()).any()):
+            first = int(wrong.nonzero()[0])
+            what = f"number {first} of them is {float(Z.flatten()[first]):g}"
+            raise ShapeError(f"{self.embed.of} must be whole numbers, but {what}")
 
     def energies(self, graph: Graph, x: Tensor, cell: Tensor, Z: Tensor) -> Tensor:
         """ε_i [*, N, 1] of atoms Z [*, N] at x [*, N, D], each in its cell [*, N, D]."""
