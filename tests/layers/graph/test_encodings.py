@@ -136,3 +136,9 @@ def test_what_follows_from_the_graph_is_computed_once(kind, monkeypatch):
 def test_receivers_must_be_the_senders(kind):
     with pytest.raises(GraphError):
         kind(3, 3)(complete(2, 3), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True])
+def test_the_number_of_eigenspaces_is_whole_and_at_least_1(count):
+    with pytest.raises(GraphError, match="count must be"):
+        EigenspaceEncoding(4, count)

@@ -259,6 +259,8 @@ def test_what_does_not_fit_is_refused():
         GraphAttention(4, 2)(graph, x, torch.zeros(10, 3))
     with pytest.raises(ShapeError, match="path bias"):
         GraphormerAttention(4, 2, edges=3)(graph, x)
+    with pytest.raises(GraphError, match="most must be at least 0, not -1"):
+        GraphormerAttention(4, 2, most=-1)
     with pytest.raises(ConfigError, match="diffusion, random-walk"):
         KernelAttention(4, 2, "heat")
     for options in ({"beta": 1.5}, {"beta": 0.0}, {"beta": float("nan")}, {"steps": 0}, {"steps": -1}):

@@ -1,6 +1,7 @@
+import pytest
 import torch
 
-from edgewise import Graph
+from edgewise import Graph, GraphError
 from edgewise.layers import PPGN, PairProduct
 from edgewise.layers.higher.pairs import products
 from layers.parity import assert_parity, leaf, messy_graph
@@ -58,3 +59,9 @@ def test_ppgn_is_the_equation():
         read = torch.cat([h[range(n), range(n)], h.mean(1)], -1)
         expected.append(read @ weights["out.weight"].T + weights["out.bias"])
     assert_parity(layer, weights, (BATCH, x), torch.cat(expected), [x, *weights.values()], tolerance=1e-8)
+
+
+@pytest.mark.parametrize("depth", [-1, 1.5, True])
+def test_the_number_of_blocks_is_a_whole_number_from_0(depth):
+    with pytest.raises(GraphError, match="depth must be"):
+        PPGN(3, 4, depth=depth)

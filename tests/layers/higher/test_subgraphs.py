@@ -1,8 +1,9 @@
 import networkx
+import pytest
 import torch
 from torch import nn
 
-from edgewise import Graph
+from edgewise import Graph, GraphError
 from edgewise.layers import GIN, I2GNN, MLP, PPGN, Marked
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -66,3 +67,10 @@ def test_a_marked_gin_tells_apart_what_gin_does_not():
     marked = [Marked(Deep())(graph, x).sum(0) for graph in (hexagon, two)]
     assert torch.allclose(*plain)
     assert not torch.allclose(*marked, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["depth", "hops"])
+@pytest.mark.parametrize("wrong", [-1, 1.5, True])
+def test_counts_are_whole_numbers_from_0(name, wrong):
+    with pytest.raises(GraphError, match=f"{name} must be"):
+        I2GNN(3, 4, **{name: wrong})

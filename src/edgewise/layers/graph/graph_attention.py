@@ -9,6 +9,7 @@ from torch.nn import functional
 from edgewise.configuration import chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
@@ -217,7 +218,8 @@ class GraphormerAttention(WholeGraphAttention):
     Symbols     distance [most + 2, H] = b; φ(i, j) = number of edges from j to i, the last row where it is more than
                 `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
     Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
+    Errors      ConfigError for heads that do not divide the width; GraphError for a `most` below 0; ShapeError where x
+                or e does not fit, or for a cache
     Edge cases  members of a batch do not attend to each other; c_ij is 0 for i = j and where φ is the last row; where
                 several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are computed once for each batch
@@ -239,6 +241,7 @@ class GraphormerAttention(WholeGraphAttention):
         self, width: int, heads: int, most: int = 8, edges: int = 0, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
+        most = whole_number(most, "most")
         self.distance = nn.Parameter(torch.zeros(most + 2, heads))
         self.path = nn.Parameter(torch.randn(most, edges, heads) * 0.02) if edges else None
         self.most = most

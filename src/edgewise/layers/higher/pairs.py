@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
 from edgewise.kernels.call import check_graph
@@ -85,7 +86,7 @@ class PPGN(nn.Module):
         super().__init__()
         self.pair = nn.Linear(3, hidden, bias=False)
         self.receiver, self.sender = Linear(inputs, hidden), Linear(inputs, hidden, bias=False)
-        self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(depth))
+        self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(whole_number(depth, "depth")))
         self.out = nn.Linear(2 * hidden, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

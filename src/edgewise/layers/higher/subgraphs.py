@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.make.subgraphs import marked_copies, rooted_copies
 from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
@@ -90,7 +91,7 @@ class I2GNN(nn.Module):
         self, inputs: int, outputs: int, hidden: int = 16, depth: int = 3, hops: int = 2, gain: float = GAIN
     ) -> None:
         super().__init__()
-        self.hops = hops
+        depth, self.hops = whole_number(depth, "depth"), whole_number(hops, "hops")
         self.embed, self.mark = Linear(inputs, hidden), nn.Linear(hops + 2, hidden, bias=False)
         self.layers = nn.ModuleList(GIN(spreading([hidden, hidden, hidden], gain)) for _ in range(depth))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(depth))
