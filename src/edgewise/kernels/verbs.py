@@ -1,5 +1,6 @@
 """The three verbs: `attend` with learned weights, `aggregate` with fixed weights, `collect` for messages on edges."""
 
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, overload
 
 import torch
@@ -247,6 +248,9 @@ def plan(
         check_collect(call)
     elif verb == "attend":
         score = Dot() if what is None else what
+        held = {name: getattr(score, name) for name in (*score.weights, *score.numbers)}
+        on_meta: dict[str, Any] = {name: x.to("meta") for name, x in held.items() if isinstance(x, Tensor)}
+        score = replace(score, **on_meta)
         width = score.end_width or channels
         q, k = assumed(graph.num_receivers, heads, width), assumed(graph.num_senders, heads, width)
         v = assumed(graph.num_senders, heads, channels)

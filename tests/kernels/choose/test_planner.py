@@ -10,6 +10,7 @@ from edgewise import (
     BackendRefusal,
     Dot,
     EdgeNetwork,
+    Gaussian,
     Graph,
     Kernel,
     ShapeError,
@@ -77,6 +78,15 @@ def test_predictions_are_ordered_and_computed_without_tensors():
 @pytest.mark.parametrize("verb", ["attend", "aggregate", "collect"])
 def test_every_verb_can_be_planned(verb):
     assert plan(causal(16), verb=verb, heads=2, channels=4).choice in BACKENDS
+
+
+@pytest.mark.parametrize(
+    "score", [Additive(0.2, torch.ones(2, 3), torch.ones(2, 3)), Gaussian(torch.ones(2)), Dot(scale=torch.ones(2))]
+)
+def test_a_score_with_vectors_or_numbers_of_heads_is_planned(score):
+    graph, x = causal(9), torch.zeros(9, 2, 3)
+    assert plan(graph, score, heads=2, channels=3).choice in BACKENDS
+    assert attend(graph, x, x, x, score).shape == x.shape
 
 
 @pytest.mark.parametrize(
