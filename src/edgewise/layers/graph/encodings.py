@@ -172,7 +172,7 @@ class EigenspaceEncoding(nn.Module):
         super().__init__()
         self.phi = MLP([2, hidden, hidden], "gelu")
         self.rho = MLP([hidden, width, width], "gelu")
-        self.count = whole_number(count, "count", least=1)
+        self.count = whole_number(count, "count")
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         W = self.rho.maps[-1][0]
