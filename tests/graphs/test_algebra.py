@@ -108,6 +108,9 @@ def test_rows() -> None:
                 assert (part.ranges() is None) == (graph.ranges() is None)
     assert causal(6).rows(2, 5).rows(1, 2) == causal(6).rows(3, 4)
     assert causal(6).rows(3, 4) == causal(1, senders=6, offset=3)
+    batch = Graph.batch([complete(1, 2), complete(2, 1)])
+    for part in (batch.rows(0, 3), batch.rows(1, 3)):
+        assert (part.is_square, part.sender_sizes.tolist()) == (False, [2, 1])
 
 
 def dense_batch(graphs: list[Graph]) -> torch.Tensor:

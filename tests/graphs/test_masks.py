@@ -149,7 +149,15 @@ def test_documents() -> None:
     assert past.sizes.tolist() == [7, 4, 0, 9]
     across = Graph.from_cu_seqlens([0, 2, 3], [0, 1, 4])
     assert across.dense_mask().int().tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]
+    assert across.sender_sizes.tolist() == [1, 3]
     assert Graph.from_cu_seqlens([0]).num_receivers == 0
+
+
+def test_documents_of_other_lengths_on_either_side_are_no_square_graph() -> None:
+    across = Graph.from_cu_seqlens([0, 1, 3], [0, 2, 3])  # three positions on either side
+    assert not across.is_square
+    assert (across.sizes.tolist(), across.sender_sizes.tolist()) == ([1, 2], [2, 1])
+    assert Graph.from_cu_seqlens([0, 1, 3], [0, 1, 3]).is_square
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,7 @@ class Algebra(Adjacency):
         if len(self.sizes) > 1:
             bounds = functional.pad(self.sizes.cumsum(0), (1, 0)).clamp(start, stop)
             forms |= {"sizes": bounds.diff(), "_batch": self._edgeless() if self._batch is None else self._batch}
+            forms |= {"sender_sizes": self.sender_sizes} if "sender_sizes" in self._definition else {}
         return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
 
     def _edgeless(self) -> Self:

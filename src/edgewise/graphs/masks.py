@@ -92,7 +92,7 @@ class Masks(Adjacency):
                     cu_seqlens_k = those of the senders (None: the same); causal = only to the past of the document
         Errors      GraphError for bounds that do not start at 0 or fall, for unlike numbers of documents, or for
                     `causal` between unlike sides
-        Edge cases  a document may be empty; `sizes` are the documents', as those of a batch
+        Edge cases  a document may be empty; `sizes` and `sender_sizes` are the documents', as those of a batch
         Cost        O(documents)
 
         >>> from edgewise.graphs import Graph, draw
@@ -109,10 +109,11 @@ class Masks(Adjacency):
             raise GraphError(f"cu_seqlens has {len(receivers)} documents and cu_seqlens_k {len(senders)}")
         if causal and not torch.equal(receivers, senders):
             raise GraphError("causal documents have as many senders as receivers: leave cu_seqlens_k away")
-        rule: Rule = Blocks(tuple(receivers.tolist()), tuple(senders.tolist()))
-        rule = Both(rule, Causal()) if causal else rule
-        sizes, ends = receivers, (int(receivers.sum()), int(senders.sum()))
-        return cls._of(*ends, device=receivers.device, rule=rule, sizes=sizes)
+        documents = Blocks(tuple(receivers.tolist()), tuple(senders.tolist()))
+        forms: dict[str, Any] = {"rule": Both(documents, Causal()) if causal else documents, "sizes": receivers}
+        if not torch.equal(receivers, senders):  # else they are the same nodes
+            forms["sender_sizes"] = senders
+        return cls._of(int(receivers.sum()), int(senders.sum()), device=receivers.device, **forms)
 
 
 def _lengths(bounds: Any, name: str) -> Tensor:
