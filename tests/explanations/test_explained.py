@@ -1,8 +1,12 @@
 """The function that is explained: its gates, its target, and how edges of other graphs are matched."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from edgewise import Dot, ExplanationError, Graph, aggregate, attend, causal, complete, explain
 from edgewise.explanations import Explained
@@ -33,6 +37,38 @@ def test_a_gate_of_a_token_scales_what_is_embedded_of_it_alone(x: torch.Tensor) 
     torch.testing.assert_close(explained(), 3 * model.embed(x).sum())
     apart = Explained(model, (complete(3), torch.stack([x, x], -1)[..., 0]), lambda y: y.sum())  # not contiguous
     torch.testing.assert_close(apart(g), explained(g))
+
+
+class Given(nn.Module):
+    """An embedding of what a function makes of the tokens."""
+
+    def __init__(self, read: Callable[[nn.Embedding, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.embed, self.read = nn.Embedding(6, 4), read
+
+    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return aggregate(graph, self.read(self.embed, x))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda embed, x: embed(x + 1),
+        lambda embed, x: functional.embedding(x, embed.weight),
+    ],
+)
+@pytest.mark.parametrize("method", ["gradient", "integrated-gradients", "leave-one-out", "learned-mask"])
+def test_tokens_that_no_embedding_reads_as_they_are_have_no_scores(read: Any, method: str) -> None:
+    model, x = Given(read), torch.tensor([3, 0, 1])
+    with pytest.raises(ExplanationError, match=r"no nn\.Embedding of Given reads the tokens as they are given"):
+        explain(model, GRAPH, x, (0, 1), method)
+    assert explain(model, GRAPH, x, (0, 1), method, baseline=None).edges is not None
+
+
+def test_an_embedding_may_take_its_tokens_by_name() -> None:
+    model, x = Given(lambda embed, x: embed(input=x)), torch.tensor([3, 0, 1])
+    scores = explain(model, complete(3), x, (0, 1), "leave-one-out").nodes
+    torch.testing.assert_close(scores, model.embed(x)[:, 1].detach())
 
 
 def test_features_are_gated_towards_their_baseline() -> None:

@@ -33,8 +33,8 @@ class Explained:
                 say), so that nodes have no gates; node = the receiver that the number belongs to, where it belongs
                 to one: of an encoder-decoder counted from the first source
     Shapes      g [J], m [E] in the order of `edges`
-    Errors      ExplanationError for outputs that the target does not make one finite number of, and for an index where
-                they are no tensor
+    Errors      ExplanationError for outputs that the target does not make one finite number of, for an index where
+                they are no tensor, and for gates on tokens that no `nn.Embedding` of the model reads as they are given
     Edge cases  edges that a layer adds (self-loops, a class node's) have no gate; a graph over as many nodes that a
                 layer makes itself shares the gates of the edges that are in both; graphs that a layer chooses by
                 content (nearest neighbours, buckets, clusters) are those of the input itself, whatever the gates
@@ -132,22 +132,30 @@ class Explained:
         if g is None or not self.tokens or baseline is None:
             yield
             return
-        size, start = self.x.element_size(), self.x.data_ptr()
+        size, start, is_read = self.x.element_size(), self.x.data_ptr(), not self.x.numel()
 
-        def scale(module: nn.Module, arguments: tuple[Any, ...], embedded: Tensor) -> Tensor:
-            first = (arguments[0].data_ptr() - start) // size % max(self.num_nodes, 1)
-            if not 0 <= arguments[0].data_ptr() - start < size * self.x.numel():
+        def scale(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], embedded: Tensor) -> Tensor:
+            nonlocal is_read
+            tokens = arguments[0] if arguments else named["input"]
+            first = (tokens.data_ptr() - start) // size % max(self.num_nodes, 1)
+            if not 0 <= tokens.data_ptr() - start < size * self.x.numel():
                 return embedded
-            factor = g[first : first + arguments[0].shape[-1], None].to(embedded.dtype)
+            is_read = True
+            factor = g[first : first + tokens.shape[-1], None].to(embedded.dtype)
             return baseline + factor * (embedded - baseline)
 
         embeddings = [module for module in self.model.modules() if isinstance(module, nn.Embedding)]
-        hooks = [module.register_forward_hook(scale) for module in embeddings]
+        hooks = [module.register_forward_hook(scale, with_kwargs=True) for module in embeddings]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
+        if not is_read:
+            what = f"no nn.Embedding of {type(self.model).__name__} reads the tokens as they are given"
+            raise ExplanationError(
+                f"{what}: give them in the type that it reads, or explain edges alone, baseline=None"
+            )
 
     def _factor(self, call: Call, m: Tensor) -> Tensor | None:
         place = self.places(call.graph)
