@@ -113,6 +113,12 @@ def test_rollout_is_the_product_of_half_attention_and_half_identity(model: Atten
     assert shown.edges is not None and float(shown.edges.sum()) == pytest.approx(1.0)  # ½ in each of two layers
 
 
+@pytest.mark.parametrize("method", ["rollout", "flow"])
+def test_a_node_without_senders_stays_what_it_is(model: Attentive, method: str) -> None:
+    chain = Graph.from_edge_index([[0], [1]], num_nodes=4)
+    torch.testing.assert_close(explain(model, chain, X, (0, 0), method).nodes, torch.tensor([1.0, 0, 0, 0]))
+
+
 def test_flow_is_the_largest_flow_to_each_node(model: Attentive) -> None:
     with record() as seen:
         model(RING, X)

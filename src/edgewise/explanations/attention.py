@@ -49,7 +49,8 @@ def rollout(explained: Explained) -> Scores:
     Equation    r_0 = r_L Ã_L ... Ã_1,  Ã = ½ A + ½ I, with A the mean over the heads
     Symbols     r_L = 1 at the explained node, or spread over all; an edge's score = what passes along it
     Edge cases  of an encoder-decoder, sources and targets are the nodes: a call's Ã is I for those that it does not
-                update, r_L is at the targets, and the edges are those from sources to targets
+                update, r_L is at the targets, and the edges are those from sources to targets; Ã is I, too, for a node
+                without senders, so that the scores of nodes add up to 1
     Reference   Abnar & Zuidema, "Quantifying attention flow in transformers", 2020, eq. 1
     """
     steps, count, first = layers(explained)
@@ -154,7 +155,7 @@ class Step:
     """A call of attention among numbered nodes: of an encoder-decoder the sources, then the targets.
 
     Symbols     p = the mean over the heads; receivers, senders = those of `graph` by number; stays = what of each node
-                stays where it is, 1/2 or, where the call does not update it, 1
+                stays where it is, 1/2 or, where the call does not update it or it has no senders, 1
     Shapes      p, receivers, senders [E]; stays [N]
     """
 
@@ -184,7 +185,7 @@ def layers(explained: Explained, calls: list[Recorded] | None = None) -> tuple[l
     steps = []
     for call, to, of in made:
         stays = torch.ones(size, device=explained.device)
-        stays[to : to + call.graph.num_receivers] = 0.5
+        stays[to : to + call.graph.num_receivers] = torch.where(call.graph.in_degrees() > 0, 0.5, 1.0)
         p = _own(explained, call.weights).mean(-1).float()
         steps.append(Step(call.graph, p, call.graph.receivers + to, call.graph.senders + of, stays))
     return steps, size, first
