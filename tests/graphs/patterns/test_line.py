@@ -1,12 +1,13 @@
 """Patterns on a line, drawn: row = receiver, column = sender."""
 
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 import torch
 
-from edgewise.graphs import Graph, causal, draw, fixed, strided, window
+from edgewise.graphs import Graph, causal, complete, draw, fixed, strided, window
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.graphs.rule import Window
 from graphs.examples import assert_drawn
@@ -23,6 +24,15 @@ def test_window() -> None:
     assert_drawn(window(5, 1, sides="past"), "#....", "##...", ".##..", "..##.", "...##")
     assert_drawn(window(5, 1, dilation=2), "#.#..", ".#.#.", "#.#.#", ".#.#.", "..#.#")
     assert_drawn(window(5, 0), "#....", ".#...", "..#..", "...#.", "....#")
+
+
+def test_a_window_may_reach_as_far_as_a_number_goes() -> None:
+    assert torch.equal(window(4, sys.maxsize).dense_mask(), complete(4).dense_mask())
+    assert window(4, sys.maxsize).ranges() is not None and window(4, sys.maxsize).num_edges == 16
+    for dilation in (sys.maxsize, sys.maxsize // 2):
+        alone = window(4, 3, dilation=dilation)
+        assert alone.senders.tolist() == [0, 1, 2, 3] and alone.num_edges == 4
+        assert torch.equal(alone.dense_mask(), torch.eye(4, dtype=torch.bool))
 
 
 def test_strided() -> None:

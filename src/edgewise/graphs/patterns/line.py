@@ -11,6 +11,7 @@ from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.rule import Causal, Intervals, Rule, Window, clip
 
+FARTHEST = 1 << 60  # that a window reaches: beyond all positions, and a sum with one of them is a number of 64 bits
 
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
     """Everyone listens to the past and to itself: a transformer's decoder.
@@ -46,7 +47,8 @@ def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"
     ..##
     """
     n, radius = whole_number(n, "n"), whole_number(radius, "radius")
-    dilation = whole_number(dilation, "dilation", least=1)
+    dilation = min(whole_number(dilation, "dilation", least=1), FARTHEST)
+    radius = min(radius, FARTHEST // dilation)
     if sides not in ("both", "past"):
         raise GraphError(f"sides must be 'both' or 'past', not {sides!r}")
     return Graph(Window(radius, dilation, sides), n, n)
