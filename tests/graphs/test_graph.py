@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -190,6 +191,27 @@ def test_a_copy_whose_tensors_are_written_says_so(again) -> None:
     graph.senders.zero_()
     with pytest.raises(GraphError, match="its senders were written in place"):
         graph.transpose()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda graph: graph.keep_edges(torch.ones(3, dtype=torch.bool)),
+        lambda graph: graph.rows(0, 3),
+        lambda graph: graph.subgraph([0, 1]),
+        lambda graph: graph.permute([2, 1, 0]),
+        lambda graph: graph.add_self_loops(),
+        lambda graph: graph.intersection(graph),
+        copy.deepcopy,
+        pickle.dumps,
+    ],
+)
+def test_no_graph_is_made_of_one_whose_tensors_are_written(make: Callable[[Graph], object]) -> None:
+    graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
+    assert graph.receivers.tolist() == [0, 1, 2] and not graph.has_duplicates
+    graph.senders[0] = 1 << 40  # where no kernel may look
+    with pytest.raises(GraphError, match="its senders were written in place"):
+        make(graph)
 
 
 def test_a_graph_moves_while_another_thread_reads_of_it() -> None:

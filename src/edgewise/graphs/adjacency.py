@@ -328,7 +328,7 @@ class Adjacency:
 
     def check_unwritten(self) -> None:
         """Raise GraphError where one of this graph's tensors was written: a kernel would follow it out of memory."""
-        for name, tensor, version in self._versions:
+        for name, tensor, version in () if torch.compiler.is_dynamo_compiling() else self._versions:
             if tensor._version != version:
                 raise GraphError(
                     f"a Graph is immutable, but its {name.strip('_')} were written in place: make a new graph of a copy"

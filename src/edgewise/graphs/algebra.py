@@ -140,6 +140,7 @@ class Algebra(Adjacency):
         A batch stays a batch, under the same condition as in `permute`.
         """
         self.require_square("subgraph")
+        self.check_unwritten()
         nodes = checks.node_list(nodes, self.num_receivers).to(self.device)
         if self.is_complete and len(self.sizes) == 1:
             return self._of(len(nodes), len(nodes), device=self.device, rule=Complete())
@@ -164,6 +165,7 @@ class Algebra(Adjacency):
         Graph(1 receivers at offset 3, 5 senders, Causal())
         """
         start, stop = checks.whole_number(start, "start"), checks.whole_number(stop, "stop")
+        self.check_unwritten()
         if not start <= stop <= self.num_receivers:
             raise GraphError(f"rows {start} to {stop} are out of range: the graph has {self.num_receivers} receivers")
         forms: Forms = {"rule": self.rule}
@@ -231,6 +233,7 @@ class Algebra(Adjacency):
 
     def _with(self, sizes: Tensor | None, **forms: Any) -> Self:
         """The graph of other forms on the same nodes; sizes = None where it is no batch any more."""
+        self.check_unwritten()
         if sizes is not None:
             forms["sizes"] = sizes
             forms |= {name: getattr(self, name) for name in ("_batch", "sender_sizes") if name in self._definition}

@@ -76,6 +76,7 @@ class Exchange(Adjacency):
         return cls._of(nodes, nodes, offsets=offsets, _compact=(offsets, senders), _store=str(Path(store).absolute()))
 
     def __getstate__(self) -> dict[str, Any]:
+        self.check_unwritten()
         stored = vars(self).get("_store")
         return {"_store": stored} if stored is not None and self.device.type == "cpu" else super().__getstate__()
 

@@ -13,6 +13,7 @@ from edgewise.graphs.rule import Causal, Intervals, Rule, Window, clip
 
 FARTHEST = 1 << 60  # that a window reaches: beyond all positions, and a sum with one of them is a number of 64 bits
 
+
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
     """Everyone listens to the past and to itself: a transformer's decoder.
 
