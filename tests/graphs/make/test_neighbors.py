@@ -1,6 +1,7 @@
 """Neighbours by the k-d tree, against every distance computed in float64."""
 
 import math
+from collections.abc import Callable
 
 import numpy
 import pytest
@@ -132,6 +133,26 @@ def test_periodic_cells_find_the_nearest_image(cell: list[float]) -> None:
             graph = k_nearest(points, 4, cell=cell, loops=loops)
             assert torch.equal(graph.dense_mask(), brute_k_nearest(table, 4, True, loops))
         assert torch.equal(k_nearest(points, 4, queries, cell).dense_mask(), brute_k_nearest(across, 4, False, False))
+
+
+@pytest.mark.parametrize("pattern", [lambda points: k_nearest(points, 1), lambda points: radius_graph(points, 1.0)])
+@pytest.mark.parametrize(
+    ("points", "what"),
+    [
+        (torch.eye(3).to_sparse(), "points must be a dense tensor, not torch.sparse_coo"),
+        (torch.empty(3, 2, device="meta"), "points must be on a real device, not on meta"),
+    ],
+)
+def test_points_without_rows_of_numbers_are_refused(
+    pattern: Callable[[torch.Tensor], Graph], points: torch.Tensor, what: str
+) -> None:
+    with pytest.raises(GraphError, match=what):
+        pattern(points)
+
+
+def test_a_cell_that_is_learned_is_read_as_it_is() -> None:
+    line, cell = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor(3.5, requires_grad=True)
+    assert k_nearest(line, 1, cell=cell) == k_nearest(line, 1, cell=3.5)
 
 
 def test_a_cell_may_be_one_length_for_all_axes() -> None:

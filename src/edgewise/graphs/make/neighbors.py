@@ -13,14 +13,14 @@ from torch import Tensor
 
 from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
-from edgewise.graphs.checks import whole_number
+from edgewise.graphs.checks import dense_tensor, whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.held import by_content
 from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]
 Indices = NDArray[numpy.int64]
-Cell = float | Sequence[float]
+Cell = float | Sequence[float] | Tensor
 
 ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
 AT_ONCE = 1 << 22  # candidates held in memory at once
@@ -246,7 +246,8 @@ def _coordinates(points: Any, queries: Any, cell: Cell | None) -> tuple[Floats, 
     if x_i.shape[1] != dimensions:
         raise GraphError(f"points have {dimensions} coordinates, but queries have {x_i.shape[1]}")
     try:
-        box = numpy.array(math.inf if cell is None else cell, dtype=numpy.float64)
+        lengths = cell.detach().cpu().double().numpy() if isinstance(cell, Tensor) else cell
+        box = numpy.array(math.inf if lengths is None else lengths, dtype=numpy.float64)
     except (TypeError, ValueError):
         raise GraphError(f"cell must be a length, or one for each of {dimensions} axes, not {cell!r}") from None
     if box.shape not in ((), (1,), (dimensions,)):
@@ -260,9 +261,9 @@ def _coordinates(points: Any, queries: Any, cell: Cell | None) -> tuple[Floats, 
 def _rows(value: Any, name: str) -> Floats:
     """[N, D] of finite numbers."""
     if isinstance(value, Tensor):
-        if value.is_complex():
-            raise GraphError(f"{name} must hold real numbers, not {str(value.dtype).removeprefix('torch.')}")
-        value = plain(value)
+        value = plain(dense_tensor(value, name, "[N, D]"))
+        if value.device.type == "meta":
+            raise GraphError(f"{name} must be on a real device, not on meta, where no tensor holds numbers")
         with untransformed(value):
             value = value.detach().cpu().double().numpy()
     try:
