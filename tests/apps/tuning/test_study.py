@@ -185,7 +185,35 @@ def test_values_that_take_too_much_memory_end_no_search(tmp_path, monkeypatch, e
     assert [one.number for one in study.complete()] == [1]
 
 
-def test_an_error_of_other_kinds_ends_a_search(tmp_path, monkeypatch):
+def test_a_later_trial_that_fails_is_counted_with_its_reason_and_ends_no_search(tmp_path, monkeypatch):
+    study, train = opened(tmp_path / "t"), studies.carry_out
+
+    def carry_out(config, run, watch):
+        if run.parent.name == "1":
+            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied\nand more")
+        return train(config, run, watch)
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    list(study.carry_out(3, 60))
+    assert study.refused() == {1: "mat1 and mat2 shapes cannot be multiplied (RuntimeError)"}
+    assert sorted(one.number for one in study.complete()) == [0, 2]
+
+
+def test_an_error_of_the_device_ends_a_search_whichever_trial_it_meets(tmp_path, monkeypatch):
+    study, train = opened(tmp_path / "t"), studies.carry_out
+
+    def carry_out(config, run, watch):
+        if run.parent.name == "1":
+            raise RuntimeError("CUDA error: device-side assert triggered")
+        return train(config, run, watch)
+
+    monkeypatch.setattr(studies, "carry_out", carry_out)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        list(study.carry_out(3, 60))
+    assert study.refused() == {}
+
+
+def test_an_error_of_other_kinds_in_the_first_trial_ends_a_search(tmp_path, monkeypatch):
     def carry_out(config, run, watch):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 

@@ -28,12 +28,14 @@ READING = (
 def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
     """Write the page; it stands alone."""
     ranked, done, metric = study.complete(), study.done(), study.metric
+    refused = len(study.refused())
+    stopped = f"{len(done)}, {len(done) - len(ranked) - refused} stopped early"
     own = study.recipes_own()
     numbers = {
         **({} if own is None else {"the recipe, validation": shown(metric, own)}),
         f"trial {ranked[0].number}, validation": shown(metric, ranked[0].value),
         results[0].measure: shown(metric, float(np.mean([result.value for result in results]))),
-        "trials": f"{len(done)}, {len(done) - len(ranked)} stopped early",
+        "trials": stopped + (f", {refused} did not run" if refused else ""),
     }
     weights = importance(study)
     body = [

@@ -228,9 +228,11 @@ class Study:
         except EdgewiseError as error:  # a loss that is no number, or values that do not go together
             self.refuse(trial, str(error))
         except (MemoryError, OverflowError, RuntimeError) as error:
-            if not was_short(error):
+            kind, short = type(error).__name__, was_short(error)
+            if not short and ("CUDA error" in str(error) or not self.done()):  # so would others
                 raise
-            self.refuse(trial, f"this machine has too little memory for it ({type(error).__name__})")
+            what = "this machine has too little memory for it" if short else f"{error}".partition("\n")[0]
+            self.refuse(trial, f"{what} ({kind})")
         for checkpoints in folder.glob("*/checkpoints"):
             rmtree(checkpoints)
 
