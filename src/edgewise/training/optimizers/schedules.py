@@ -37,7 +37,7 @@ class Linear(Constant):
     """Warm-up, then decay by the same amount every step, as RoBERTa and BERT are trained.
 
     Args:
-        minimum: Where the decay ends at the last step, as a fraction of the learning rate.
+        minimum: Fraction of the learning rate that one step more would have: the last step, T - 1, is just above it.
 
     Equation    f(t) = minimum + (1 - minimum) (T - t) / (T - W)
     Reference   Liu et al. (2019), "RoBERTa: a robustly optimized BERT pretraining approach", section 3.1.
