@@ -65,6 +65,7 @@ def test_gatv2_refuses_features_that_it_does_not_read() -> None:
 PATCHED = {
     "message": lambda layer: setattr(layer, "message", lambda x_j, **_: 2 * x_j),
     "update": lambda layer: setattr(layer, "update", lambda rows, *_: 2 * rows),
+    "another aggregation": lambda layer: setattr(layer, "aggr_module", pyg.MinAggregation()),
     "a hook of the aggregation": lambda layer: layer.aggr_module.register_forward_hook(lambda *call: 2 * call[-1]),
 }
 

@@ -87,9 +87,11 @@ _kept_with_loops = per_tensor(_with_loops)
 
 
 def is_watched(layer: Any) -> bool:
-    """Whether somebody looks into the layer's message passing, or has put another method in its place."""
-    own = layer.__dict__
-    return bool(layer.explain) or any(map(own.get, WATCHED)) or has_hooks(layer.aggr_module)
+    """Whether somebody looks into the layer's message passing, or has put another method or aggregation in place."""
+    own, aggregation = layer.__dict__, layer.aggr_module
+    usual = REDUCTIONS.get(layer.aggr) if isinstance(layer.aggr, str) else None
+    replaced = usual is not None and type(aggregation).__name__ != f"{usual.title()}Aggregation"
+    return bool(layer.explain) or any(map(own.get, WATCHED)) or replaced or has_hooks(aggregation)
 
 
 def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
