@@ -231,7 +231,7 @@ def test_mnist_files_that_are_missing_or_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"{tmp_path} lacks t10k-labels-idx1-ubyte.gz"):
         mnist(folder=str(tmp_path))
     file.mkdir()
-    with pytest.raises(DataError, match=f"{file}: cannot be read"):
+    with pytest.raises(DataError, match=f"{file}: no such file: give --task.file"):
         mnist(folder=str(tmp_path))
 
 
@@ -330,7 +330,7 @@ def test_texts(wrong: str, tmp_path: Path) -> None:
 
 def test_texts_that_are_missing_folders_or_endless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "own.txt"
-    with pytest.raises(DataError, match=f"{file}: cannot be read"):
+    with pytest.raises(DataError, match=f"{file}: no such file: give --task.file"):
         text(file=str(file))
     with pytest.raises(DataError, match=f"{tmp_path}: cannot be read"):
         text(file=str(tmp_path))
