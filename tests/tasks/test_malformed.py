@@ -231,7 +231,7 @@ def test_mnist_files_that_are_missing_or_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=f"{tmp_path} lacks t10k-labels-idx1-ubyte.gz"):
         mnist(folder=str(tmp_path))
     file.mkdir()
-    with pytest.raises(DataError, match=f"{file}: no such file: give --task.file"):
+    with pytest.raises(DataError, match=f"{file}: cannot be read"):
         mnist(folder=str(tmp_path))
 
 
