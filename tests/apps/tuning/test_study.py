@@ -155,16 +155,22 @@ def test_values_that_do_not_go_together_are_said_and_end_no_search(tmp_path):
     assert len(study.complete()) + len(refused) <= 12 and study.complete()
 
 
-def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
-    """It ended at the first trial, and every next call did so again."""
-    study, train = opened(tmp_path / "t"), studies.carry_out
+def fails(monkeypatch, number, error):
+    """From now on this trial raises the error, and others train."""
+    train = studies.carry_out
 
     def carry_out(config, run, watch):
-        if run.parent.name == "0":
-            raise NonFiniteError("step 1: the loss is nan")
+        if run.parent.name == str(number):
+            raise error
         return train(config, run, watch)
 
     monkeypatch.setattr(studies, "carry_out", carry_out)
+
+
+def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
+    """It ended at the first trial, and every next call did so again."""
+    study = opened(tmp_path / "t")
+    fails(monkeypatch, 0, NonFiniteError("step 1: the loss is nan"))
     list(study.carry_out(2, 60))
     assert study.refused() == {0: "step 1: the loss is nan"}
     assert [one.number for one in study.complete()] == [1] and study.recipes_own() is None
@@ -172,42 +178,24 @@ def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.\nMore of it.")])
 def test_values_that_take_too_much_memory_end_no_search(tmp_path, monkeypatch, error):
-    study, train = opened(tmp_path / "t"), studies.carry_out
-
-    def carry_out(config, run, watch):
-        if run.parent.name == "0":
-            raise error
-        return train(config, run, watch)
-
-    monkeypatch.setattr(studies, "carry_out", carry_out)
+    study = opened(tmp_path / "t")
+    fails(monkeypatch, 0, error)
     list(study.carry_out(2, 60))
     assert study.refused() == {0: f"this machine has too little memory for it ({type(error).__name__})"}
     assert [one.number for one in study.complete()] == [1]
 
 
 def test_a_later_trial_that_fails_is_counted_with_its_reason_and_ends_no_search(tmp_path, monkeypatch):
-    study, train = opened(tmp_path / "t"), studies.carry_out
-
-    def carry_out(config, run, watch):
-        if run.parent.name == "1":
-            raise RuntimeError("mat1 and mat2 shapes cannot be multiplied\nand more")
-        return train(config, run, watch)
-
-    monkeypatch.setattr(studies, "carry_out", carry_out)
+    study = opened(tmp_path / "t")
+    fails(monkeypatch, 1, RuntimeError("mat1 and mat2 shapes cannot be multiplied\nand more"))
     list(study.carry_out(3, 60))
     assert study.refused() == {1: "mat1 and mat2 shapes cannot be multiplied (RuntimeError)"}
     assert sorted(one.number for one in study.complete()) == [0, 2]
 
 
 def test_an_error_of_the_device_ends_a_search_whichever_trial_it_meets(tmp_path, monkeypatch):
-    study, train = opened(tmp_path / "t"), studies.carry_out
-
-    def carry_out(config, run, watch):
-        if run.parent.name == "1":
-            raise RuntimeError("CUDA error: device-side assert triggered")
-        return train(config, run, watch)
-
-    monkeypatch.setattr(studies, "carry_out", carry_out)
+    study = opened(tmp_path / "t")
+    fails(monkeypatch, 1, RuntimeError("CUDA error: device-side assert triggered"))
     with pytest.raises(RuntimeError, match="device-side assert"):
         list(study.carry_out(3, 60))
     assert study.refused() == {}

@@ -51,8 +51,8 @@ struct Summing {
     }
   }
 
-  // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0. The
-  // part is Whole where it is all of its row.
+  // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0.
+  // The part is Whole where it is all of its row.
   template <Weights Kind, int B, bool Whole>
   EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
     constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
