@@ -79,14 +79,18 @@ struct Along {
 template <class A, int G>
 struct ByHeads {
   static constexpr int W = lanes<A>;
-  using Unit = Short<A, G>;  // a number for each of some heads
+  using Unit = Short<A, G == 3 ? 4 : G>;  // a number for each of some heads
 
   static Unit unit(const A* p) {
-    Unit x;
-    std::memcpy(&x, p, sizeof x);
-    return x;
+    if constexpr (G == 3) {
+      return Unit{p[0], p[1], p[2], 0};
+    } else {
+      Unit x;
+      std::memcpy(&x, p, sizeof x);
+      return x;
+    }
   }
-  static void put_unit(A* p, Unit x) { std::memcpy(p, &x, sizeof x); }
+  static void put_unit(A* p, Unit x) { std::memcpy(p, &x, G * sizeof(A)); }
 
   // p = exp(s - max s) / Σ exp(s - max s); all 0 where every s is -inf.
   static void forward(const A* s, int64_t n, int H, A* out, Numbers<A>& room) {
@@ -160,6 +164,7 @@ template <class A, class Of>
 auto for_group(int heads, const Of& of) {
   if (heads % 8 == 0) return of(std::integral_constant<int, lanes<A> < 8 ? lanes<A> : 8>{});
   if (heads % 4 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? lanes<A> : 4>{});
+  if (heads % 3 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? 1 : 3>{});
   if (heads % 2 == 0) return of(std::integral_constant<int, 2>{});
   return of(std::integral_constant<int, 1>{});
 }
