@@ -17,7 +17,7 @@ from edgewise.kernels import BACKENDS, Dot, EdgeBias, attend
 # ‖y − y*‖ / ‖y*‖ beyond which one is wrong: peers that add up in bfloat16 lose 2e-2 in the gradients of hubs.
 LIMITS = {torch.float32: 1e-4, torch.bfloat16: 4e-2, torch.float16: 1e-2}
 NUMBERS = 2**26  # of pairs and heads, or of edges and channels, that the oracle holds at once
-CRASHED = "it took the card's context down, and is left out since"
+CRASHED = "left out: by --without, or since it took the card's context down"
 Leaves = dict[str, Tensor]
 Row = dict[str, Any]
 

@@ -1,7 +1,6 @@
 """Steps captured in CUDA graphs. Here is no card: a graph is a function that is called again, on tensors of its own."""
 
 import random
-from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -12,11 +11,10 @@ from torch import nn
 from edgewise import Graph, complete, window
 from edgewise.tasks import Batch
 from edgewise.training import loop
-from edgewise.training.distributed import World
 from edgewise.training.machine import captured as module
-from edgewise.training.machine.captured import CHANGES, Captured, captured, same
+from edgewise.training.machine.captured import CHANGES, Captured, same
 from edgewise.training.seeds import seed
-from edgewise.training.settings import AverageSettings, MachineSettings
+from edgewise.training.settings import AverageSettings
 from training.tiny import configured, same_run, trained
 
 GRAPH, CPU = complete(4), torch.device("cpu")
@@ -359,37 +357,3 @@ def test_results_are_the_same_to_the_bit_or_as_close_as_sums_in_any_order():
     assert same(torch.tensor([nan, 1.0]), torch.tensor([nan, 1.0]), True)
     assert not same(torch.tensor([nan, 1.0]), torch.tensor([1.0, 1.0]), True)
     assert not same(torch.tensor([3]), torch.tensor([4]), False)
-
-
-def test_steps_are_captured_on_a_gpu_alone_where_it_is_asked_for():
-    machine, gpu = MachineSettings(), World(torch.device("cuda", 0))
-    made = captured(sum, Model(), None, gpu, machine)
-    assert made is not None and made.exact and made.reason == ""
-    assert not captured(sum, Model(), None, gpu, replace(machine, deterministic=False)).exact
-    assert captured(sum, Model(), None, World(CPU), machine) is None
-    assert captured(sum, Model(), None, replace(gpu, size=2), machine) is None
-    for off in ({"capture": False}, {"precision": "float16"}):
-        assert captured(sum, Model(), None, gpu, replace(machine, **off)) is None
-
-
-def test_compiled_steps_run_on_the_stream_that_is_captured(monkeypatch):
-    def stream(name):
-        return SimpleNamespace(device=CPU, wait_stream=lambda other: done.append(f"{name} waits"))
-
-    @contextmanager
-    def entered(stream):
-        now.append(stream)
-        yield
-        now.pop()
-
-    side, now, done = stream("side"), [stream("main")], []
-    fakes = {"current_stream": lambda device: now[-1], "stream": entered, "Stream": lambda device: side}
-    for name, fake in fakes.items():
-        monkeypatch.setattr(torch.cuda, name, fake)
-    world = World(torch.device("cuda", 0))
-    found = captured(lambda parts: done.append(now[-1]), Model(), None, world, MachineSettings(compile=True))
-    found.gradient(())
-    with entered(found.stream):  # as in the capture
-        found.gradient(())
-    assert found.stream is side and done == ["side waits", side, "main waits", side]
-    assert captured(sum, Model(), None, world, MachineSettings()).stream is None

@@ -335,11 +335,15 @@ def record(
 ) -> tuple[Tensor, Callable[[], None]]:
     """The result of work that is captured, which a call of the second computes.
 
+    cuBLAS keeps memory for each stream that it has worked on, which whoever compiles with CUDA graphs gives back: the
+    graph takes memory of its own, and leaves none of that to others.
+
     Errors      whatever the work does that cannot be captured; the generator of random numbers is made anew then, as
                 it would go on counting for the graph that never was
     """
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize(device)
+    torch._C._cuda_clearCublasWorkspaces()
     try:
         with torch.cuda.device(device), torch.cuda.graph(graph, stream=stream):
             result = work()
@@ -348,4 +352,6 @@ def record(
         index = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
         raise
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
     return result, graph.replay

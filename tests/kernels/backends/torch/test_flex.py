@@ -23,8 +23,9 @@ from edgewise import (
     strided,
     window,
 )
-from edgewise.kernels.backends.torch import block_masks, flex
+from edgewise.kernels.backends.torch import block_masks, dense, flex
 from edgewise.kernels.call import Attend
+from edgewise.kernels.choose.machines import ASSUMED
 from edgewise.kernels.choose.planner import candidates
 from kernels.drawn import distance, number
 
@@ -233,6 +234,18 @@ def test_its_cost_is_that_of_the_blocks():
     for graph in (window(4096, 128), causal(4096), complete(1024), blocks([500] * 8)):
         blocks_counted = len(flex.tiles(graph)[0])
         assert 0.9 <= work(graph) / blocks_counted <= 1.5, graph
+
+
+def test_on_a_gpu_causal_graphs_are_left_to_flash_attention_and_narrow_windows_are_not():
+    def seconds(graph, module):
+        x = torch.empty(1, dtype=torch.bfloat16).expand(8, graph.num_receivers, 16, 64)
+        call = Attend(graph, x, x, x, Dot())
+        return ASSUMED["cuda half"].seconds(module.cost(call))
+
+    with mock.patch.object(dense, "FITS", {"cpu": dense.FITS["cuda"]}):
+        for n in (2048, 4096):
+            assert seconds(causal(n), dense) < 0.9 * seconds(causal(n), flex)
+        assert seconds(window(8192, 128), flex) < 0.5 * seconds(window(8192, 128), dense)
 
 
 def test_on_the_cpu_it_runs_only_when_asked_for_by_name():

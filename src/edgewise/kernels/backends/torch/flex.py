@@ -41,6 +41,7 @@ from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBia
 
 SOFTMAX = 8  # products for a pair's exponential; assumed
 CALL, BIAS = 16, 2  # launches of a call, by an H100's host, and more of each bias; assumed
+SLOWER = 1.6  # than flash attention for a pair, in half precision; a step is 1.5 to 1.7 times as long on an H200
 RANGE, BIT = 12, 320  # operations for a pair whose mask is read: bounds of its row, or a bit; on an H100
 TABLE = 2**26  # entries of a table of all blocks that is still reasonable
 BITMAPS = 2**20  # blocks with bitmaps, of 2 KB each, that are still reasonable
@@ -84,8 +85,9 @@ def cost(call: Call) -> Cost:
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     numbers = call.v.shape[:-3].numel() * call.heads * pairs
     masked = 0 if band_of(graph) else BIT if ranges is None else RANGE
+    slower = SLOWER if call.dtype.itemsize < 4 else 1
     return Cost(
-        flops=2 * numbers * (width + SOFTMAX),
+        flops=int(2 * numbers * (width + SOFTMAX) * slower),
         edges=masked * numbers,
         bytes=16 * call.v.numel(),
         launches=CALL + BIAS * len(call.score.biases),
