@@ -40,7 +40,7 @@ def test_thousands_are_parted_alike_with_and_without_a_decimal_comma() -> None:
 
 
 def test_columns_that_differ_in_capitals_alone_are_no_guess() -> None:
-    columns = Called(Path("a.csv"), ["id", "ID", "Split", "x", "X"], {"X"})
-    assert columns["split"] == "Split" and columns["x"] == "x" and "id" in columns
+    columns = Called(Path("a.csv"), ["id", "ID", "Split", "x", "X", "Node id"], {"X"})
+    assert columns["split"] == "Split" and columns["x"] == "x" and "id" in columns and columns["node_id"] == "Node id"
     with pytest.raises(DataError, match=r"a\.csv: it has the columns id and ID, and which is meant is a guess"):
         columns["id"]

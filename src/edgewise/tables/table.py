@@ -101,9 +101,9 @@ class Table:
 
 
 class Called(dict[str, str]):
-    """The columns of a table that are not ignored, by their names in small letters.
+    """The columns of a table that are not ignored, by their `plain_name`.
 
-    Errors      DataError where a column is looked up, and the names of two differ in capitals alone
+    Errors      DataError where a column is looked up, and two have one plain name
 
     >>> Called(Path("a.csv"), ["ID", "Split"])["split"]
     'Split'
@@ -111,14 +111,28 @@ class Called(dict[str, str]):
 
     def __init__(self, path: Path, names: Iterable[str], ignored: Collection[str] = ()) -> None:
         self.path, self.names = path, [name for name in dict.fromkeys(names) if name not in ignored]
-        super().__init__({name.lower(): name for name in self.names})
+        super().__init__({plain_name(name): name for name in self.names})
 
     def __getitem__(self, name: str) -> str:
-        meant = [column for column in self.names if column.lower() == name]
+        meant = [column for column in self.names if plain_name(column) == name]
         if len(meant) > 1:
             which = f"the columns {' and '.join(meant)}, and which is meant is a guess"
             raise DataError(f"{self.path}: it has {which}: rename or remove one of them")
         return super().__getitem__(name)
+
+    def meant(self, name: str) -> str:
+        """The column that a name means, however it is spelt; the name itself where there is none."""
+        plain = plain_name(name)
+        return self[plain] if plain in self else name  # noqa: SIM401 - `get` would not refuse two
+
+
+def plain_name(name: str) -> str:
+    """A column's name in small letters, without space around it and with _ for space within.
+
+    >>> plain_name(" Node ID")
+    'node_id'
+    """
+    return name.strip().lower().replace(" ", "_")
 
 
 def check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:

@@ -59,6 +59,7 @@ def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> Non
     ("lines", "options", "message"),
     [
         (["who,item", "a,b"], {}, "no column of users was found; its columns are who, item: name them"),
+        (["user_id,User ID,item", "a,x,b"], {}, "it has the columns user_id and User ID, and which is meant"),
         (["user,item", "a,b", "a,The Good, the Bad"], {}, "choices.csv: line 3"),
         (["user,item", "a,b", ",c"], {}, "line 3: there is no user in 'user'"),
         (["user,item", "a,b"], {"least": 3}, r"task.least=3 needs a column of ratings"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.tables.features import dates_of
 from edgewise.tables.reading import File
-from edgewise.tables.table import numbers_of
+from edgewise.tables.table import Called, numbers_of
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.links.recommendation import Choices, Recommendation, latest
 
@@ -157,8 +157,9 @@ def _columns(path: Path, names: list[str], given: str) -> dict[str, str]:
             right = f"should name user, item, rating and time of {', '.join(names)}"
             raise DataError(f"{path}: --task.columns {given!r} {right}")
     else:
-        plain = {name.strip().lower().replace(" ", "_"): name for name in reversed(names)}
-        chosen = {what: plain[one] for what, known in NAMES.items() for one in reversed(known) if one in plain}
+        called = Called(path, names)
+        known_as = {what: next(filter(called.__contains__, known), "") for what, known in NAMES.items()}
+        chosen = {what: called[name] for what, name in known_as.items() if name}
     for what in ("user", "item"):
         if what not in chosen:
             own = f"its columns are {', '.join(names)}: name them, as --task.columns who,what,stars,when"

@@ -28,6 +28,7 @@ PARTS = ("train", "train", "valid", "test")
         (NODES.replace(",test", ","), EDGES, "no node is in the test split"),
         (NODES.replace("red,test", ",test"), EDGES, "node [3d] of the test split has no label"),
         (NODES.replace("red", "").replace("blue", ""), EDGES, "no node has a label"),
+        (NODES.replace("width", "Label"), EDGES, "it has the columns Label and label, and which is meant is a guess"),
         (NODES + ",5,1,red,train\n", EDGES.replace("a\n", "\n"), r"line 6: the node has no name$"),
         (NODES + ",,,,\n,5,,,\n", EDGES, r"line 6: the node has no name\n.*line 7: the node has no name$"),
         (NODES.replace("c,3", "c,3,3"), EDGES, "line 4 does not have 5 columns"),

@@ -59,7 +59,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
     file, problems = File(nodes), Problems()
     links = [EdgeFile(path, how.ends) for path in edges]
     lower, known = Called(nodes, file.names, how.ignore), how.known[0] if how.known else ()
-    labels = [lower[name.lower()] if name not in file.names and name.lower() in lower else name for name in how.labels]
+    labels = [lower.meant(name) for name in how.labels]
     has_split = how.labelled and "split" in lower
     split = lower["split"] if has_split else lower.get("split", "split")
     named_by = _named(nodes, file, how, lower)
