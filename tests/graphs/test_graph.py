@@ -202,6 +202,12 @@ def test_a_copy_whose_tensors_are_written_says_so(again) -> None:
         lambda graph: graph.permute([2, 1, 0]),
         lambda graph: graph.add_self_loops(),
         lambda graph: graph.intersection(graph),
+        lambda graph: causal(3).union(graph),
+        lambda graph: graph.transpose()[0].intersection(graph),
+        lambda graph: Graph.batch([causal(2), graph]),
+        lambda graph: graph.to("meta"),
+        lambda graph: graph.edge_index(),
+        lambda graph: graph.to_scipy(),
         copy.deepcopy,
         pickle.dumps,
     ],
@@ -209,6 +215,7 @@ def test_a_copy_whose_tensors_are_written_says_so(again) -> None:
 def test_no_graph_is_made_of_one_whose_tensors_are_written(make: Callable[[Graph], object]) -> None:
     graph = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
     assert graph.receivers.tolist() == [0, 1, 2] and not graph.has_duplicates
+    graph.transpose(), graph.in_degrees(), graph.num_edges
     graph.senders[0] = 1 << 40  # where no kernel may look
     with pytest.raises(GraphError, match="its senders were written in place"):
         make(graph)

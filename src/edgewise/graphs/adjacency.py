@@ -58,10 +58,8 @@ class Adjacency:
             senders = extent[1] if extent else offset + receivers
         senders = checks.whole_number(senders, "senders")
         if extent and (offset + receivers > extent[0] or senders > extent[1]):
-            raise GraphError(
-                f"{rule} covers {extent[0]} receivers and {extent[1]} senders, which is too few for {receivers} "
-                f"receivers at offset {offset} and {senders} senders"
-            )
+            needed = f"{receivers} receivers at offset {offset} and {senders} senders"
+            raise GraphError(f"{rule} covers {extent[0]} receivers and {extent[1]} senders, too few for {needed}")
         self._define(receivers, senders, offset, rule=rule)
 
     @classmethod
@@ -214,6 +212,7 @@ class Adjacency:
 
     def edge_index(self) -> Tensor:
         """[2, E] in the graph's own order: row 0 the senders, row 1 the receivers."""
+        self.check_unwritten()
         return torch.stack([self.senders, self.receivers])
 
     def sort_edges(self, t: Tensor) -> Tensor:
@@ -347,6 +346,7 @@ class Adjacency:
         device = checks.device_of(device)
         if device == self.device:
             return self
+        self.check_unwritten()
         graph = type(self).__new__(type(self))
         moved = {name: _moved(value, device) for name, value in self.__dict__.copy().items()}
         graph.__dict__.update(moved, device=device, _memo={}, _versions=[])

@@ -219,6 +219,7 @@ class Algebra(Adjacency):
         for number, graph in enumerate(members):
             if not isinstance(graph, Algebra):
                 raise GraphError(f"graph {number} of the batch is {a_kind(graph)}, not a Graph")
+            graph.check_unwritten()
             if graph.offset:
                 raise GraphError(f"graph {number} of the batch has offset {graph.offset}: only offset 0 can be batched")
             if graph.device != members[0].device:
@@ -319,6 +320,7 @@ def _common_sizes(graph: Algebra, other: Algebra, verb: str) -> Tensor | None:
     """The sizes of both graphs, if those agree; the graphs must be on the same nodes."""
     if not isinstance(other, Algebra):
         raise GraphError(f"{verb} takes another Graph, not {checks.shown(other)}")
+    other.check_unwritten()
     mine, theirs = (
         f"{g.num_receivers} receivers at offset {g.offset} and {g.num_senders} senders on {g.device}"
         for g in (graph, other)

@@ -188,6 +188,7 @@ class Exchange(Adjacency):
         """
         import scipy.sparse
 
+        self.check_unwritten()
         if weight is None:
             weight = torch.ones(self.num_edges)
         if not isinstance(weight, Tensor) or weight.shape != (self.num_edges,):
