@@ -54,6 +54,7 @@ class Adjacency:
                 raise GraphError(f"{rule} fits any number of nodes: say how many receivers")
             receivers = extent[0] - offset
         receivers = checks.whole_number(receivers, "receivers")
+        checks.whole_number(offset + receivers, "offset + receivers")
         if senders is None:
             senders = extent[1] if extent else offset + receivers
         senders = checks.whole_number(senders, "senders")
@@ -245,8 +246,7 @@ class Adjacency:
     @derived
     def density(self) -> float:
         """E / (I * J), and 0 for a graph without pairs."""
-        pairs = self.num_receivers * self.num_senders
-        return self.num_edges / pairs if pairs else 0.0
+        return self.num_edges / max(1, self.num_receivers * self.num_senders)
 
     @derived
     def has_duplicates(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from itertools import accumulate
 from typing import Any, ClassVar, Literal
@@ -199,15 +199,19 @@ class Window(Rule):
         ahead = 0 if self.sides == "past" else self.radius
         if self.dilation == 1:
             return clip(i[:, None] - self.radius, i[:, None] + ahead + 1, senders)
-        steps = torch.arange(-self.radius, ahead + 1, device=i.device)
-        starts = i[:, None] + steps * self.dilation
-        return clip(starts, starts + 1, senders)
+        i, most = i[:, None], max(1, -(-senders // self.dilation))  # of all senders only so many lie so far apart
+        first = torch.maximum(i - self.radius * self.dilation, i % self.dilation)
+        starts = first + torch.arange(min(self.radius + ahead + 1, most), device=i.device) * self.dilation
+        return clip(starts, starts + (starts <= i + ahead * self.dilation), senders)
 
     def edges_of(self, first: int, last: int, senders: int) -> int:
-        ahead = 0 if self.sides == "past" else self.radius
+        ahead, apart = 0 if self.sides == "past" else self.radius, self.dilation
+        if 1 < apart <= self.radius:  # positions so far apart are a line of their own
+            lines = [[-(-(end - start) // apart) for end in (first, last, senders)] for start in range(apart)]
+            return sum(replace(self, dilation=1).edges_of(*line) for line in lines)
         steps = [(-self.radius, ahead)]  # of neighbours side by side
-        if self.dilation > 1:
-            steps = [(step * self.dilation, step * self.dilation) for step in range(-self.radius, ahead + 1)]
+        if apart > 1:
+            steps = [(step * apart, step * apart) for step in range(-self.radius, ahead + 1)]
         ends = [(first + near, last + near, first + far + 1, last + far + 1) for near, far in steps]
         return sum(clipped_sum(c, d, senders) - clipped_sum(a, b, senders) for a, b, c, d in ends)
 

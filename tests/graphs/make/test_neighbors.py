@@ -246,5 +246,8 @@ def test_the_radius_in_members_is_checked() -> None:
     for radius in (-1.0, float("inf"), "wide"):
         with pytest.raises(GraphError, match="radius"):
             radius_graph_in_members(points, sizes, radius)
+    for sizes_of_others in ([2, 2, 2], [1, 2]):
+        with pytest.raises(GraphError, match=r"the members have \d points by their sizes, but there are 4"):
+            k_nearest_in_members(points, torch.tensor(sizes_of_others), 1)
     with pytest.raises(GraphError, match="finite: row 3"):
         radius_graph_in_members(torch.tensor([[0.0], [0.0], [0.0], [float("nan")]]), sizes, 1.0)

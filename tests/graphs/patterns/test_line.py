@@ -3,10 +3,12 @@
 import sys
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
 
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, complete, draw, fixed, strided, window
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.graphs.rule import Window
@@ -33,6 +35,37 @@ def test_a_window_may_reach_as_far_as_a_number_goes() -> None:
         alone = window(4, 3, dilation=dilation)
         assert alone.senders.tolist() == [0, 1, 2, 3] and alone.num_edges == 4
         assert torch.equal(alone.dense_mask(), torch.eye(4, dtype=torch.bool))
+
+
+def test_a_wide_dilated_window_lists_no_more_than_there_is() -> None:
+    wide = window(5, 10**9, dilation=2)
+    assert_drawn(wide, "#.#.#", ".#.#.", "#.#.#", ".#.#.", "#.#.#")
+    ranges = wide.ranges()
+    assert wide.num_edges == 13 and ranges is not None and ranges[0].shape == (5, 3)
+    assert window(10**9, 10**9, dilation=2).num_edges == 10**18 // 2
+
+
+@pytest.mark.parametrize("sides", ["both", "past"])
+def test_a_dilated_window_is_its_equation_at_any_offset(sides: Literal["both", "past"]) -> None:
+    for receivers, senders, offset in ((4, 9, 0), (9, 5, 3), (3, 9, 12), (4, 0, 0), (0, 4, 2)):
+        for radius, dilation in ((1, 2), (3, 2), (20, 3), (2, 5), (5, 11)):
+            graph = Graph(Window(radius, dilation, sides), receivers, senders, offset)
+            i, j = torch.arange(offset, offset + receivers)[:, None], torch.arange(senders)
+            near = graph.rule.listens(i, j) if receivers and senders else torch.zeros(receivers, senders, dtype=bool)
+            assert torch.equal(graph.multiplicity() > 0, near) and graph.num_edges == int(near.sum())
+
+
+def test_a_stride_may_be_as_large_as_a_number_goes() -> None:
+    for pattern in (strided, fixed):
+        assert draw(pattern(5, sys.maxsize)) == draw(causal(5))
+    assert fixed_parts(5, sys.maxsize)[1].num_edges == 0
+    assert draw(fixed_parts(5, sys.maxsize, sys.maxsize)[1]) == draw(causal(5))
+    assert draw(fixed_parts(5, sys.maxsize, sys.maxsize - 3)[1]) == draw(fixed_parts(5, 10, 7)[1])
+
+
+def test_positions_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(GraphError, match=r"offset \+ receivers must be at most 2⁶³ - 1, not 9223372036854775810"):
+        causal(3, senders=2, offset=sys.maxsize)
 
 
 def test_strided() -> None:

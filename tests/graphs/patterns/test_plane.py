@@ -1,5 +1,6 @@
 """Patterns in the plane, drawn: row = receiver, column = sender."""
 
+import sys
 from itertools import product
 
 import pytest
@@ -24,6 +25,9 @@ def test_squares() -> None:
     assert_drawn(squares(2, 3, 2), "##.##.", "##.##.", "..#..#", "##.##.", "##.##.", "..#..#")
     assert_drawn(squares(2, 3, 2, shift=1), "#.....", ".##...", ".##...", "...#..", "....##", "....##")
     assert squares(4, 6, 9).num_edges == 24 * 24
+    for size, shift in ((10**9, 0), (sys.maxsize, 2), (sys.maxsize, sys.maxsize - 1)):
+        large, as_large = squares(2, 3, size, shift), squares(2, 3, 4, min(shift, 3))
+        assert large == as_large and large.ranges()[0].shape[1] == 4
     with pytest.raises(GraphError, match="shift=2 must be below size=2"):
         squares(4, 4, 2, shift=2)
 
@@ -39,6 +43,12 @@ def test_in_another_order_squares_are_blocks(shape: tuple[int, int, int, int]) -
     order, blocks = found
     assert sorted(order) == list(range(graph.num_receivers))
     assert torch.equal(graph.dense_mask()[order][:, order], Graph(blocks).dense_mask())
+
+
+@pytest.mark.parametrize("radius", [-1, float("nan"), float("inf"), 2**2000, "1"])
+def test_a_disc_has_a_finite_radius(radius: object) -> None:
+    with pytest.raises(GraphError, match="radius must be a finite number of at least 0"):
+        disc(3, 3, radius)
 
 
 def test_disc() -> None:

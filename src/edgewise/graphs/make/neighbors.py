@@ -149,6 +149,8 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
 
 def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
     """Points [G, n, D] in float64 of members of one size n; None where sizes differ, or are too large for all pairs."""
+    if int(sizes.sum()) != len(points):
+        raise GraphError(f"the members have {int(sizes.sum())} points by their sizes, but there are {len(points)}")
     n = int(sizes[0]) if len(sizes) else 0
     if not len(sizes) or n > DENSE or bool((sizes != n).any()):
         return None

@@ -11,7 +11,7 @@ from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.rule import Causal, Intervals, Rule, Window, clip
 
-FARTHEST = 1 << 60  # that a window reaches: beyond all positions, and a sum with one of them is a number of 64 bits
+FARTHEST = 1 << 60  # that a pattern reaches: beyond all positions, and a sum with one of them is a number of 64 bits
 
 
 def causal(n: int, senders: int | None = None, offset: int = 0) -> Graph:
@@ -174,4 +174,6 @@ def fixed_parts(n: int, stride: int, summaries: int = 1) -> tuple[Graph, Graph]:
     summaries = whole_number(summaries, "summaries", least=1)
     if summaries > stride:
         raise GraphError(f"a block of {stride} positions has no {summaries} summaries")
-    return Graph(Block(stride), n, n), Graph(Summaries(stride, summaries), n, n)
+    size = min(stride, FARTHEST)
+    summaries = max(0, summaries - (stride - size))  # those that lie as far ahead
+    return Graph(Block(size), n, n), Graph(Summaries(size, summaries), n, n)

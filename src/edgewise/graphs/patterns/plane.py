@@ -1,6 +1,7 @@
 """Patterns in the plane: the pixels of an image of height x width, row by row."""
 
 import math
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -155,6 +156,8 @@ def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:
     size, shift = whole_number(size, "size", least=1), whole_number(shift, "shift")
     if shift >= size:
         raise GraphError(f"shift={shift} must be below size={size}: the squares repeat after that")
+    longest = max(height, width)
+    size, shift = min(size, longest + 1), min(shift, longest)  # of larger ones the same pixels are there
     return Graph(Squares(height, width, size, shift))
 
 
@@ -239,7 +242,7 @@ def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> G
     ..#.##
     """
     height, width = whole_number(height, "height"), whole_number(width, "width")
-    if not (isinstance(radius, int | float) and 0 <= radius < float("inf")):
+    if not (isinstance(radius, int | float) and 0 <= radius <= sys.float_info.max):
         raise GraphError(f"radius must be a finite number of at least 0, not {radius!r}")
     rule = Disc(height, width, float(radius), bool(torus))
     if torus and 2 * rule.reach + 1 > min(height, width):
