@@ -55,7 +55,10 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
         ({"labels": np.array([0, 10**12, 0, 0])}, "labels must be 0, 1"),
         ({"edge_index": np.array([[0], [4]])}, "edge_index"),
         ({"edge_index": np.array([0, 1])}, "edge_index"),
-        ({"edge_index": np.array([[0.5], [1]])}, "edge_index"),
+        (
+            {"edge_index": np.array([[0.5], [1]])},
+            r"edge_index must be whole numbers \[2, E\], not float64 \[2, 1\]",
+        ),
         ({"test": None}, "give all or none"),
         ({"test": np.array([4])}, r"test must be a mask \[4\] or nodes from 0 to 3"),
         ({"test": np.array([True])}, "test must be a mask"),

@@ -35,9 +35,11 @@ def read_npz(path: Path, how: Reading = PLAIN) -> Given:
     if not isinstance(x, list) and (x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x)):
         raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
     targets = _targets(path, arrays[LABELS], count) if how.labelled else {}
+    if edges.dtype.kind not in "ui" or edges.ndim != 2:
+        raise DataError(f"{path}: {ENDS} must be whole numbers [2, E], not {edges.dtype} {list(edges.shape)}")
     try:
-        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64, casting="safe")), count)
-    except (GraphError, TypeError) as error:
+        Graph.from_edge_index(torch.from_numpy(edges.astype(np.int64)), count)
+    except GraphError as error:
         raise DataError(f"{path}: edge_index: {error}") from error
     given = [split for split in SPLITS if split in arrays]
     if given and len(given) < len(SPLITS):
