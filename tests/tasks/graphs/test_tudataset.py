@@ -59,6 +59,12 @@ def test_graphs_are_read_one_by_one(tmp_path) -> None:
     assert graphs.x[:3, :2].tolist() == [[1, 0], [0, 1], [1, 0]]
 
 
+def test_a_whole_number_may_have_a_point_and_a_line_nothing(tmp_path) -> None:
+    labels = "\n\n".join("-1.0" if g % 2 else "1.0" for g in range(COUNT))
+    graphs = mine(write(tmp_path, graph_labels=labels)).graphs
+    assert graphs.classes == ("class -1", "class 1") and graphs.targets.tolist() == [1, 0] * 20
+
+
 def test_attributes_are_scaled_by_the_training_graphs_alone(tmp_path) -> None:
     task = mine(write(tmp_path))
     owner = torch.repeat_interleave(torch.tensor([2, 3] * 20))
@@ -145,8 +151,14 @@ def test_graph_attributes_are_values_to_regress(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("A", "1, 2\n1, x", "A.txt"),
+        ("A", "1, 2\n\n1, x", "A.txt: line 3 holds 'x', which is no number"),
         ("A", "1, 2, 3", "2 numbers per line"),
+        ("A", "1, 2\n\n1, 2, 3", "line 3 has 3 numbers, not 2"),
+        ("A", "\n1, 2\n \n0, 1", "line 4 names a node outside 1 to 100"),
+        ("A", "1, 2\n\n2, 3", "line 3 joins nodes of two graphs"),
+        ("graph_labels", "\n".join(["1"] * 39 + ["1.5"]), "line 40 is not a whole number below 2⁵³: '1.5'"),
+        ("graph_labels", "\n".join(["9007199254740993"] * 40), "line 1 is not a whole number below 2⁵³"),
+        ("graph_labels", "\n".join(["1 %"] * 40), "not a table of numbers with commas between them"),
         ("graph_labels", "1, 2\n2, 1", "1 number per line was expected, not 2"),
         ("graph_indicator", "1, 1\n1, 1", "1 number per line was expected, not 2"),
         ("A", "1, 2\n0, 1", "line 2 names a node outside 1 to 100"),
@@ -157,7 +169,7 @@ def test_graph_attributes_are_values_to_regress(tmp_path) -> None:
         ("graph_indicator", "1\n2\n1", "must rise"),
         ("graph_labels", "1\n2", "40 lines were expected, not 2"),
         ("node_labels", "1", "100 lines were expected"),
-        ("node_attributes", "\n".join(["1"] * 99 + ["nan"]), "line 100 is not finite"),
+        ("node_attributes", "\n\n".join(["1"] * 99 + ["nan"]), "line 199 is not finite"),
         ("node_attributes", "\n".join(["1"] * 99 + ["1e999"]), "line 100 is not finite"),
         ("graph_labels", "99999999999999999999", "graph_labels.txt"),
     ],

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading
 from edgewise.graphs import Graph
+from edgewise.tables.table import EXACT, numbers_of
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.splits import Splits, held_out
 from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegression, Graphs
@@ -52,11 +53,12 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
         raise DataError(f"{folder / f'{name}_graph_indicator.txt'}: the graphs' numbers must rise 1, 1, ..., 2, 2, ...")
     outside = (edges < 0) | (edges >= nodes)
     if outside.any():
-        line = int(outside.any(0).argmax())
-        raise DataError(f"{folder / f'{name}_A.txt'}: line {line + 1} names a node outside 1 to {nodes}")
+        line = _line(folder / f"{name}_A.txt", int(outside.any(0).argmax()))
+        raise DataError(f"{folder / f'{name}_A.txt'}: line {line} names a node outside 1 to {nodes}")
     crossing = owner[edges[0]] != owner[edges[1]]
     if crossing.any():
-        raise DataError(f"{folder / f'{name}_A.txt'}: line {int(crossing.argmax()) + 1} joins nodes of two graphs")
+        line = _line(folder / f"{name}_A.txt", int(crossing.argmax()))
+        raise DataError(f"{folder / f'{name}_A.txt'}: line {line} joins nodes of two graphs")
     of_nodes, of_edges = (
         (folder / f"{name}_{what}_labels.txt", folder / f"{name}_{what}_attributes.txt") for what in ("node", "edge")
     )
@@ -82,13 +84,16 @@ def _targets(path: Path, is_class: bool, graphs: int) -> Array:
 
 
 def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None = None) -> Array:
-    """The numbers of a file [lines, columns], separated by commas."""
+    """The numbers of a file [lines, columns], separated by commas; a line with nothing in it is none."""
     content = read_bytes(path, MAX_BYTES)
     numbers = sum(map(content.count, (b"\n", b"\r", b","))) + 1
     if numbers > MAX_NUMBERS:
         raise DataError(f"{path}: {numbers:,} numbers are more than the {MAX_NUMBERS:,} that such a file may have")
-    with reading(path, "a table of numbers"):
-        table: Array = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=dtype, ndmin=2, comments=None)
+    if not content.strip():
+        table: Array = np.empty((0, 0))
+    else:
+        with reading(path, "a table of numbers with commas between them"):
+            table = _parsed(path, content)
     if columns is not None and table.shape[1] != columns:
         if table.size:
             expected = f"{counted(columns, 'number')} per line {'was' if columns == 1 else 'were'} expected"
@@ -96,9 +101,39 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         table = table.reshape(0, columns)
     if rows is not None and len(table) != rows:
         raise DataError(f"{path}: {rows} lines were expected, not {len(table)}")
-    if not np.isfinite(table).all():
-        raise DataError(f"{path}: line {int((~np.isfinite(table).all(1)).argmax()) + 1} is not finite")
-    return table
+    right, what = np.isfinite(table), "finite"
+    if right.all() and dtype is np.int64:
+        right, what = (table == np.round(table)) & (np.abs(table) < EXACT), "a whole number below 2⁵³"
+    if not right.all():
+        row, column = np.argwhere(~right)[0]
+        number, cells = _lines(content)[row]
+        raise DataError(f"{path}: line {number} is not {what}: {cells[column][:40]!r}")
+    return table.astype(dtype, copy=False)
+
+
+def _parsed(path: Path, content: bytes) -> Array:
+    """All numbers; a DataError names the first line that holds something else, or another number of them."""
+    try:
+        return np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2, comments=None)
+    except ValueError:
+        lines = _lines(content)
+    for number, cells in lines:
+        if (wrong := np.flatnonzero(np.isnan(numbers_of(cells)))).size:
+            raise DataError(f"{path}: line {number} holds {cells[wrong[0]][:40]!r}, which is no number")
+        if len(cells) != len(lines[0][1]):
+            raise DataError(f"{path}: line {number} has {counted(len(cells), 'number')}, not {len(lines[0][1])}")
+    return np.array([[float(cell) for cell in cells] for _, cells in lines])
+
+
+def _lines(content: bytes) -> list[tuple[int, list[str]]]:
+    """The cells of each line that has some, and the line's number from 1."""
+    lines = enumerate(content.decode(errors="replace").splitlines(), start=1)
+    return [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
+
+
+def _line(path: Path, row: int) -> int:
+    """The number of the line from 1 that holds a row of the table."""
+    return _lines(read_bytes(path, MAX_BYTES))[row][0]
 
 
 def tudataset(
