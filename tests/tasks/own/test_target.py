@@ -32,7 +32,7 @@ def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
     fractions = node_folder(write(tmp_path, nodes_of([row / 7 for row in range(60)], blank=100), PAIR))
     assert isinstance(fractions, NodeRegression) and len(fractions.splits["train"]) == 36
     assert "label: a quantity (there are fractions; else give --task.target class)" in fractions.summary
-    few = node_folder(write(tmp_path, nodes_of(["1.0", "2.0", "", "2.0"] * 15), PAIR))
+    few = node_folder(write(tmp_path, nodes_of(["+1", "2.00", "", "2"] + ["1.0", "2.0", "", "2."] * 14), PAIR))
     assert few.nodes.classes == ("1", "2") and few.nodes.labels[:4].tolist() == [0, 1, -1, 1]
     assert "label: 2 classes (few whole numbers; else give --task.target number)" in few.summary
     with pytest.raises(DataError, match=r"label holds 'n7', which is no number: give --task\.target class"):

@@ -1,5 +1,6 @@
 """Whether labels are classes or a quantity: guessed from them with a reason, or asked for."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from edgewise.tables.dialect import CODE
 from edgewise.tables.table import LARGEST, UNKNOWN, numbers_of
 
 MAX_CLASSES = 20  # whole numbers, or texts that hardly repeat: more may be something else, such as a quantity
-POINT = ".0"
+WHOLE = re.compile(r"\+?(-?\d+)(\.0*)?", re.ASCII)
 Wanted = Literal["auto", "class", "number"]
 Kind = Literal["class", "number"]
 Labels = list[str] | np.ndarray[Any, np.dtype[Any]]
@@ -135,9 +136,18 @@ def check_folders(place: Path, names: Iterable[str]) -> None:
 
 
 def _names(labels: list[str]) -> list[str]:
-    """Labels as texts, "" where unknown; a whole number has no point, as a column with gaps gives it one."""
+    """Labels as texts, "" where unknown; a whole number has neither a plus nor a point, as a column with gaps gives it.
+
+    >>> _names(["1", "1.0", "+1.", "-0", "a.0", "1.5", "+", "?"])
+    ['1', '1', '1', '0', 'a.0', '1.5', '+', '']
+    """
     known = ["" if label.strip().lower() in UNKNOWN else label.strip() for label in labels]
-    return [name[: -len(POINT)] if name.endswith(POINT) and _number(name) is not None else name for name in known]
+    return [_plain(name) if "." in name or name[:1] in ("+", "-") else name for name in known]
+
+
+def _plain(name: str) -> str:
+    whole = WHOLE.fullmatch(name)
+    return name if whole is None else "0" if whole[1] == "-0" else whole[1]
 
 
 def _number(name: str) -> float | None:
