@@ -48,6 +48,8 @@ def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> Non
     names = {split: [task.choices.items[i] for _, i in rows.tolist()] for split, rows in task.splits.items()}
     assert sorted(names["train"]) == ["a", "b"] and names["valid"] == ["c"] and names["test"] == ["d"]
     assert "1 line left out: choices that are there already" in task.summary
+    twice = own_choices(written(tmp_path, "customer,session,item", *(f"a,{n % 2},{n}" for n in range(9))))
+    assert twice.choices.users == ("a",) and "not read: the columns session" in twice.summary
     drawn = [
         own_choices(written(tmp_path, "user,item", *(f"a,{n}" for n in range(9))), fold=fold) for fold in (0, 0, 1)
     ]

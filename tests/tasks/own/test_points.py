@@ -58,6 +58,9 @@ def test_a_folder_for_each_class_says_the_same(tmp_path) -> None:
     assert files.classes == ("long", "round") and len(files.graphs.members) == 30
     assert files.name_of(0) == "long/1.csv"
     assert any("of the class that its folder is called; its columns are x, y, z" in line for line in files.summary)
+    (tmp_path / "files" / "round" / "0.csv").write_text("x;y;z\n" + "0,5;1;2\n" * 9, encoding="utf-8")
+    how = "round/0.csv, and others alike: separated by ';', decimal commas in x"
+    assert how in point_folder(str(tmp_path / "files")).summary
 
 
 @pytest.mark.parametrize("make", [write, write_files])

@@ -140,7 +140,9 @@ def own_choices(
     left = len(users) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
     said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
-    task.summary = (task.describe(), *said, *table.notes)
+    others = [name for name in table_file.names if name and name not in found.values()]
+    unread = (f"not read: the columns {', '.join(others)}",) if others else ()
+    task.summary = (task.describe(), *said, *unread, *table.notes)
     return task
 
 

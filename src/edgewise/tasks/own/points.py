@@ -18,7 +18,7 @@ from edgewise.tables.encoding import Encoding, features, fit
 from edgewise.tables.features import Array, Column, Kind, read_columns
 from edgewise.tables.lines import Problems
 from edgewise.tables.reading import ENDINGS, File, find_table, is_table, unread
-from edgewise.tables.table import Called
+from edgewise.tables.table import SHOWN, Called
 from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
@@ -185,7 +185,7 @@ def read_files(
     found, tables, sizes = Problems(), list[list[Column]](), np.zeros(len(files), dtype=np.int64)
     first = [name for name in File(files[0]).names if name and name not in manner.asked.ignore]
     kinds: Mapping[str, Kind] = known or dict.fromkeys(first, "number")
-    left, present = dict[str, None](), {*first}
+    left, present, written = dict[str, None](), {*first}, dict[str, str]()
     for number, path in enumerate(files):
         try:
             file = File(path)
@@ -197,6 +197,8 @@ def read_files(
                 lacks = f"which {files[0].relative_to(place)} lacks: give --task.ignore {','.join(others)}"
                 found.add(f"{path}: it has the columns {', '.join(others)}, {lacks}")
             left |= dict.fromkeys(others)
+            if str(file.dialect or ""):
+                written.setdefault(str(file.dialect), spelt(path.relative_to(place) if place.is_dir() else path.name))
         except DataError as error:
             found.add(str(error))
             continue
@@ -211,6 +213,7 @@ def read_files(
     check_folders(place, (label for each in labels for label in each))
     where = [str(path) for path in files]
     notes = [f"each file is a cloud, of the class that its folder is called; its columns are {', '.join(kinds)}"]
+    notes += [f"{name}, and others alike: {how}" for how, name in [*written.items()][:SHOWN]]
     notes += [f"not read: the columns {', '.join(left)}"] if left else []
     root = place if place.is_dir() else place.parent
     made = Rows(root, tuple(files), "clouds", called, ("class",) * labelled, labels, {}, {}, {}, where, tuple(notes))
