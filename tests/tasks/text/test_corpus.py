@@ -80,7 +80,11 @@ def _write(folder, files) -> None:
 
 
 def test_a_folder_with_a_folder_for_each_class(tmp_path) -> None:
-    files = {f"{label}/{n:02}.txt": f"{label}  word\n{n}" for label in ("good", "bad") for n in range(10)}
+    files = {
+        f"{label}/{n:02}.{'TXT' if n % 2 else 'txt'}": f"{label}  word\n{n}"
+        for label in ("good", "bad")
+        for n in range(10)
+    }
     _write(tmp_path, files | {"good/notes.md": "not read"})
     corpus = read_documents(tmp_path)
     assert corpus.classes == ("bad", "good")

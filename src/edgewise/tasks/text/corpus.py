@@ -210,7 +210,8 @@ def read_documents(path: Path, fold: int = 0) -> Corpus:
 
 def _files(place: Path, classes: tuple[str, ...]) -> Iterator[tuple[int, Path]]:
     for label, name in enumerate(classes):
-        files = sorted((place / name).glob("*.txt")) if (place / name).is_dir() else []
+        own = (place / name).iterdir() if (place / name).is_dir() else ()
+        files = sorted(file for file in own if file.suffix.lower() == ".txt")
         if not files:
             raise DataError(f"{place / name}: no document; expected files that end in .txt")
         yield from ((label, file) for file in files)
