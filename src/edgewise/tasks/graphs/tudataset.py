@@ -146,8 +146,9 @@ def tudataset(
 ) -> GraphClassification:
     """Classes (or values) of whole graphs, from a folder in the TU Dortmund format; ten-fold cross-validation.
 
-    A node's features are its labels, one-hot, beside its attributes, which are shifted and scaled by the training
-    graphs' mean and deviation; a data set with neither has one-hot in-degrees. So are an edge's, with `edges`.
+    A node's features are its labels, one-hot among those of all graphs, beside its attributes, which are shifted and
+    scaled by the training graphs' mean and deviation; a data set with neither has one-hot in-degrees. So are an edge's,
+    with `edges`.
     Graph labels are classes; where there are only graph attributes, the first one is a value to regress.
 
     The folds are those of NAME_splits.json where the folder has one (a list with, for each fold, "test" and

@@ -180,8 +180,8 @@ def text_table(
 
     The table is a CSV, TSV or Parquet file. Of several targets (`--task.label stars,topic`) each may be missing in some
     rows. Without a column `split` the texts are cut at random into 60 % to train, 20 % to choose the weights by and
-    20 % to test; equal texts are in one part. Tokens are learned from the texts that train. A run keeps the tokens,
-    parts, classes and scales.
+    20 % to test; equal texts are in one part. A run keeps the tokens, parts, classes and
+    scales.
 
     Args:
         file: The table.
@@ -192,7 +192,8 @@ def text_table(
             different whole numbers classes; of more whole numbers it must be said.
         fold: Seed of the random cut: another number, another cut.
         ignore: Columns that are not read, with commas between them.
-        level: What a token is: "bpe" (byte pairs, learned from the texts that train), "byte" or "character".
+        level: What a token is: "bpe" (byte pairs, learned from the texts that train), "byte" or "character" (of any of
+            the texts).
         vocabulary: Tokens, for "bpe".
         length: Most tokens of a text, with its two ends.
         lowercase: Read small letters only.
