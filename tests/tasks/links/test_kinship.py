@@ -81,6 +81,9 @@ def test_one_file_is_cut(tmp_path: Path) -> None:
     assert [len(first.splits[split]) for split in ("train", "valid", "test")] == [16, 2, 2]
     assert first.splits["test"].equal(again.splits["test"]) and not first.splits["test"].equal(other.splits["test"])
     assert "21 entities, 1 relations" in first.summary[0]
+    odd = lines.replace("a3\t", "a\u20283\t").replace("\n", "\r\n")  # a name with what ends a line to str.splitlines
+    (tmp_path / "facts.txt").write_bytes(odd.encode("utf-16"))
+    assert "a\u20283" in knowledge_folder(folder).facts.entities
 
 
 @pytest.mark.parametrize(
@@ -110,5 +113,5 @@ def test_folders_that_do_not_fit_are_said(tmp_path: Path, files: dict[str, str],
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "facts.tsv").write_bytes(b"a\tr\t\xff\xfe\n")
-    with pytest.raises(DataError, match=r"facts.tsv: not a text in UTF-8 \(byte 4\)"):
+    with pytest.raises(DataError, match=r"facts.tsv: not UTF-8 text: byte 4 is 0xff, on line 1"):
         knowledge_folder(str(tmp_path))

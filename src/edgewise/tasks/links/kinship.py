@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgewise.configuration import OneOf
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import check_folder, folder_name, holds, read_bytes
+from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, cut
 from edgewise.tasks.links.knowledge import DECODERS, Facts, KnowledgeGraph
 
@@ -163,10 +163,10 @@ def _cut(facts: Tensor, fold: int) -> dict[Split, Tensor]:
 
 
 def _facts(path: Path) -> list[tuple[str, str, str]]:
-    try:
-        lines = read_bytes(path, MAX_BYTES).decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not a text in UTF-8 (byte {error.start:,})") from error
+    text = decode(path, read_bytes(path, MAX_BYTES))
+    lines = (
+        text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    )  # a name may hold what else ends a line to Python
     facts, wrong = [], []
     for number, line in enumerate(lines, 1):
         parts = tuple(part.strip() for part in line.split("\t"))
