@@ -25,12 +25,13 @@ PLAIN = Dialect()
 CODES = re.compile(rf"\n[ \t]*{CODE.pattern}[ \t]*\n", re.ASCII)
 
 
-def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig") -> Iterator[str]:
+def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig", end: str = "") -> Iterator[str]:
     """The lines of a text, each with its end.
 
+    Symbols     end = what ends a line; empty: \\n, \\r or both
     Errors      DataError for bytes that are none, and for a line that has no end for `MAX_LINE` characters
     """
-    file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, encoding, newline="")
+    file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, encoding, newline=end)
     try:
         while line := file.readline(MAX_LINE + 1):
             if len(line) > MAX_LINE:

@@ -83,6 +83,17 @@ def test_what_is_wrong_with_a_table_is_named(tmp_path, content: str, columns: st
         parallel_text(file=str(tmp_path / "a.tsv"), columns=columns)
 
 
+def test_a_carriage_return_within_a_sentence_ends_no_line(tmp_path) -> None:
+    """One on either side made as many lines, of which those in between were no translations."""
+    source, target = two_files(tmp_path)
+    for path, number, encoding in ((source, 3, "utf-8"), (target, 9, "utf-16")):
+        lines = path.read_text(encoding=encoding).split("\n")
+        lines[number] = lines[number].replace(" ", "\r", 1)
+        path.write_bytes("\r\n".join(lines).encode(encoding))
+    rows = parallel_text(str(source), str(target), level="character").rows
+    assert len(rows) == 30 and "\r" in rows.inputs["source"][3] and "\r" not in rows.inputs["source"][4]
+
+
 def test_two_files_must_fit_each_other(tmp_path) -> None:
     source, target = two_files(tmp_path)
     with source.open("a", encoding="utf-8") as file:

@@ -161,9 +161,10 @@ def read_lines(source: Path, target: Path) -> Rows:
 
 
 def texts_of(path: Path) -> list[str]:
-    """The lines of a text, as it is encoded."""
+    """The lines of a text, as it is encoded; a \\r within one ends it where no \\n does."""
     content = read_bytes(path, MAX_BYTES)
-    return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content))]
+    end = "\n" if b"\n" in content else ""
+    return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content), end)]
 
 
 def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Rows:
