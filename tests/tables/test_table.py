@@ -7,7 +7,7 @@ import pytest
 
 from edgewise.errors import DataError
 from edgewise.tables.reading import read_table
-from edgewise.tables.table import Called, numbers_of
+from edgewise.tables.table import Called, Table, numbers_of
 
 
 def test_a_csv_file(tmp_path):
@@ -37,6 +37,13 @@ def test_thousands_are_parted_alike_with_and_without_a_decimal_comma() -> None:
     assert numbers_of(["1.234", "1.234,5", "0.125", "-1.234 %"], comma=True).tolist() == [1234, 1234.5, 0.125, -1234]
     assert numbers_of(["1.234", "2.5"], comma=True).tolist() == [1234, 2.5]
     assert np.isnan(numbers_of(["0,125", "01,234", "1,5"])).all()
+
+
+def test_a_floating_number_beyond_all_its_digits_is_no_name() -> None:
+    table = Table(Path("a.parquet"), {"id": np.array([1.0, 2.0**60]), "n": np.array([1, 1 << 60])}, ("row", range(2)))
+    assert table.names("n") == ["1", str(1 << 60)] and table.texts("id") == table.names("n")
+    with pytest.raises(DataError, match=r"a\.parquet: row 1: id is 1152921504606846976, a floating number, which has"):
+        table.names("id")
 
 
 def test_columns_that_differ_in_capitals_alone_are_no_guess() -> None:

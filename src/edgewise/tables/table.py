@@ -83,6 +83,19 @@ class Table:
         parts = np.array_split(column, 1 + len(column) // PART)
         return [shared(_text(value)) for part in parts for value in part.tolist()]
 
+    def names(self, name: str) -> list[str]:
+        """A column as texts that name something.
+
+        Errors      DataError for a floating number that stands for several whole ones, as pandas makes of long numbers
+                    beside a gap
+        """
+        column = self._column(name)
+        if isinstance(column, np.ndarray) and column.dtype.kind == "f" and (np.abs(column) >= EXACT).any():
+            row = int((np.abs(column) >= EXACT).argmax())
+            what = "a floating number, which has lost digits: write names as whole numbers or as texts"
+            raise DataError(f"{self.at(row)}: {name} is {column[row]:.0f}, {what}")
+        return self.texts(name)
+
     def same(self, row: int, other: int, names: Iterable[str]) -> bool:
         """Whether two rows hold the same in some columns: a cell without a value is as another without one."""
         return all(_same(self.columns[name], row, other) for name in names)

@@ -51,7 +51,7 @@ class Names:
 
     def find(self, table: Table, column: str) -> Array:
         """The nodes that a column names."""
-        names = table.texts(column)
+        names = table.names(column)
         hashes = _hashes(names)
         place = np.searchsorted(self.hashes, hashes).clip(max=max(len(self.hashes) - 1, 0))
         strange = np.flatnonzero(self.hashes[place] != hashes) if len(self.hashes) else np.arange(len(names))
@@ -243,7 +243,7 @@ class NodeColumns:
         self.kinds = kinds
 
     def _add_names(self, table: Table, column: str) -> None:
-        names, problems = table.texts(column), Problems()
+        names, problems = table.names(column), Problems()
         for row, name in enumerate(names):
             if not name:
                 problems.add(f"{table.at(row)}: the node has no name")

@@ -108,7 +108,7 @@ def own_choices(
     table = table_file.table(list(found.values()), {found["user"], found["item"], *_texts(found)})
     if table.problems:
         raise DataError(*table.problems)
-    users, items = (table.texts(found[what]) for what in ("user", "item"))
+    users, items = (table.names(found[what]) for what in ("user", "item"))
     for what, cells in (("user", users), ("item", items)):
         if "" in cells:
             raise DataError(f"{table.at(cells.index(''))}: there is no {what} in {found[what]!r}")

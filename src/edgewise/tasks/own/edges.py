@@ -51,7 +51,7 @@ class EdgeFile:
 
     def names_of(self, end: str) -> list[str]:
         """The nodes at an end."""
-        return self.table.texts(end)
+        return self.table.names(end)
 
     def look(
         self,

@@ -87,13 +87,13 @@ def read_members(
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_MEMBERS:,}")
     for problem in table.problems:
         found.add(problem)
-    number_of, groups = {name: number for number, name in enumerate(examples)}, table.texts(group)
+    number_of, groups = {name: number for number, name in enumerate(examples)}, table.names(group)
     owner = np.fromiter((number_of.get(name, -1) for name in groups), np.int64, len(groups))
     for row in np.flatnonzero(owner < 0).tolist():
         found.add(f"{table.at(row)}: there is no {unit} {groups[row][:40]!r}")
     for number in np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(examples)) == 0).tolist():
         found.add(f"{path}: the {unit} {examples[number][:40]!r} has no rows")
-    names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
+    names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     present, taken = {*file.names}, {*ignored, group, named_by, ""}
     features = [name for name in file.names if name not in taken]
     if known is not None:
@@ -154,7 +154,7 @@ class EdgesOfMembers(EdgeFile):
         names = super().names_of(end)
         if not self.group:
             return names
-        return [f"{one} / {name}" for one, name in zip(self.table.texts(self.group), names, strict=True)]
+        return [f"{one} / {name}" for one, name in zip(self.table.names(self.group), names, strict=True)]
 
 
 def edges_of(

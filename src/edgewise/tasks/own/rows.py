@@ -122,7 +122,7 @@ def read_rows(path: Path, asked: Asked, problems: list[str], beside: Sequence[Pa
         found.add(problem)
     if not len(table) and not table.problems:
         found.add(f"{path}: it has no {asked.unit}")
-    names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
+    names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     cells = {name: table.texts(name) for name in texts}
     if named_by or (asked.labelled and asked.inputs):
         remedy = "; give --task.id row where they are no names" if named_by else ""

@@ -79,7 +79,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         and (named_by := _covering(table, links, {*how.ignore, *labels, split, *known}) or "")
     ):
         notes.append(f"{named_by} names the nodes: each end of an edge is one of its cells")
-    names = table.texts(named_by) if named_by else [str(row) for row in range(len(table))]
+    names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     present, taken = {*file.names}, {*how.ignore, named_by, *labels, split, ""}
     others = [name for name in file.names if name not in taken]
     features = others if how.known is None else [] if [*how.known[0]] == [DEGREE] else [*how.known[0]]
