@@ -208,6 +208,21 @@ def test_dropout_of_all_weights_leaves_nothing(weights: bool) -> None:
     assert not y.any() and not torch.autograd.grad(y.sum(), x)[0].any()
 
 
+@pytest.mark.parametrize("dropout", [0.5, 1.0])
+@pytest.mark.parametrize("padded", [False, True])
+def test_weights_under_dropout_are_those_that_the_values_were_averaged_with(padded: bool, dropout: float) -> None:
+    q, k, v = torch.randn(2, 4, 6, 8), torch.randn(2, 2, 7, 8), torch.randn(2, 2, 7, 3)  # two heads share keys
+    kept = torch.ones(2, 7, dtype=torch.bool)
+    kept[1, 4:] = not padded
+    mask = huggingface.mask(2, 6, 7, mask_function=lambda b, h, i, j: j <= i + 1, attention_mask=kept)
+    y, weights = huggingface.attention(None, q, k, v, mask, dropout=dropout, output_attentions=True)
+    _, before = huggingface.attention(None, q, k, v, mask, output_attentions=True)
+    assert weights is not None and before is not None
+    torch.testing.assert_close(y, (weights @ v.repeat_interleave(2, 1)).transpose(1, 2))
+    torch.testing.assert_close(weights * (1 - dropout), torch.where(weights == 0, 0.0, before))
+    assert int((weights == 0).sum()) > int((before == 0).sum())
+
+
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "t5", "gemma2"])
 def test_a_static_cache_continues_a_text_as_by_its_own_attention(name: str, padded: bool) -> None:

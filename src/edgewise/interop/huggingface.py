@@ -16,7 +16,8 @@ from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.modules import all_pairs, dense_weights, of_members
-from edgewise.kernels import Dot, EdgeBias, attend
+from edgewise.kernels import Dot, EdgeBias, aggregate, attend
+from edgewise.kernels import dropout as drop
 
 NAME = "edgewise"
 CONSTANT = (ModuleType, type, FunctionType, BuiltinFunctionType)  # globals that do not change
@@ -268,13 +269,15 @@ def attention(
     score = Dot(scaling, kwargs.get("softcap"))
     if position_bias is not None:
         score = score + EdgeBias(_on_edges(position_bias, graph, shared, receivers, senders))
-    leaves_nothing, dropout = dropout >= 1, dropout if dropout < 1 else 0.0
-    if _wants_weights(module, kwargs):
-        y, p = attend(graph, q, k, v, score, dropout=dropout, return_weights=True)
-        weights = dense_weights(graph, p, batch, receivers, senders)
+    wants_weights = _wants_weights(module, kwargs)
+    if wants_weights or dropout >= 1:
+        y, p = attend(graph, q, k, v, score, return_weights=True)
+        if dropout:  # the weights that are returned are those of the sum, as transformers has it
+            p = drop(p, dropout)
+            y = aggregate(graph, v.repeat_interleave(heads // v.shape[-2], -2), p).to(v.dtype)
+        weights = dense_weights(graph, p, batch, receivers, senders) if wants_weights else None
     else:
         y, weights = attend(graph, q, k, v, score, dropout=dropout), None
-    y = y * 0 if leaves_nothing else y
     return y.reshape(batch, receivers, heads, value.shape[-1]), weights
 
 
