@@ -1,14 +1,16 @@
 """Models with more positions than their weights were trained on, and folders that contradict themselves."""
 
+import json
+
 import pytest
 import torch
 from safetensors import torch as safetensors
 
-from edgewise import ConfigError, causal, complete
+from edgewise import CheckpointError, ConfigError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.models import Tokens, Transformer, TransformerSettings
-from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from models.hub.peers import bert, decoder, gpt2, roberta, spread, t5, transformers, vit
+from edgewise.models.hub.folder import from_hugging_face, hugging_face_graph, to_hugging_face
+from models.hub.peers import bert, decoder, gpt2, inputs_of, roberta, spread, t5, transformers, vit
 
 
 @pytest.mark.parametrize("peer", [gpt2, bert, roberta])
@@ -92,3 +94,84 @@ def test_a_folder_in_half_precision_is_computed_in_full(peer, table, dtype, tmp_
     transformers.AutoModel.from_pretrained(tmp_path / "half").float().save_pretrained(tmp_path / "full")
     half, full = (from_hugging_face(tmp_path / name).state_dict()[table] for name in ("half", "full"))
     assert half.dtype == torch.float32 and torch.equal(half, full)
+
+
+def changed(tmp_path, peer, options=None, change=None):
+    """A peer's folder with other options in its configuration, and with its weights changed in place."""
+    peer.save_pretrained(tmp_path)
+    path, weights = tmp_path / "config.json", tmp_path / "model.safetensors"
+    config = json.loads(path.read_text()) | (options or {})
+    path.write_text(json.dumps({name: value for name, value in config.items() if value != "left out"}))
+    if change is not None:
+        tensors = safetensors.load_file(weights)
+        change(tensors)
+        safetensors.save_file(
+            {name: tensor.contiguous() for name, tensor in tensors.items()}, weights, {"format": "pt"}
+        )
+    return tmp_path
+
+
+def test_a_tied_weight_is_read_under_any_of_its_names(tmp_path):
+    def moved(tensors):
+        tensors["cls.predictions.decoder.weight"] = tensors.pop("bert.embeddings.word_embeddings.weight")
+        tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
+
+    peer = bert()
+    folder = changed(tmp_path, peer, change=moved)
+    given, ours = inputs_of(peer, hugging_face_graph(folder))
+    assert (from_hugging_face(folder)(*ours) - peer(**given).logits).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("peer", "name", "value", "message"),
+    [
+        (bert, "cls.predictions.decoder.weight", torch.ones(50, 24), "are one weight here, but differ$"),
+        (bert, "cls.predictions.decoder.bias", torch.ones(50), "and 'cls.predictions.bias' are one weight here"),
+        (roberta, "lm_head.decoder.weight", torch.ones(50, 24), "are one weight here, but differ$"),
+        (t5, "decoder.embed_tokens.weight", torch.ones(50, 16), "and 'shared.weight' are one weight here"),
+        (gpt2, "lm_head.weight", torch.ones(50, 24), "differ: set tie_word_embeddings to false in config.json"),
+        (gpt2, "wte.weight", torch.ones(50, 24), "'transformer.wte.weight' and 'wte.weight', which are one weight"),
+        (gpt2, "transformer.ln_f.bias", torch.ones(24, dtype=torch.int8), "floating-point numbers, not int8"),
+        (gpt2, "transformer.ln_f.bias", torch.ones(24, dtype=torch.complex64), "floating-point numbers, not complex64"),
+        (bert, "cls.predictions.transform.dense.bias", None, "lacks the weight 'cls.predictions.transform.dense.bias'"),
+        (vit, "classifier.bias", None, r"lacks the weight 'classifier\.bias'"),
+    ],
+)
+def test_weights_that_contradict_one_another_are_refused(peer, name, value, message, tmp_path):
+    def change(tensors):
+        tensors.pop(name, None)
+        if value is not None:
+            tensors[name] = value
+
+    folder = changed(tmp_path, peer(), change=change)
+    with pytest.raises(CheckpointError, match=message):
+        from_hugging_face(folder)
+
+
+def test_quantized_weights_are_refused(tmp_path):
+    folder = changed(tmp_path, gpt2(), {"quantization_config": {"quant_method": "gptq"}})
+    with pytest.raises(ConfigError, match=r"quantization_config .*gptq.* has no counterpart here"):
+        from_hugging_face(folder)
+
+
+def test_several_files_hold_what_their_index_lists_and_nothing_twice(tmp_path):
+    gpt2().save_pretrained(tmp_path, max_shard_size="20KB")
+    first, second, *_ = sorted(tmp_path.glob("*.safetensors"))
+    index, name = tmp_path / "model.safetensors.index.json", "transformer.h.9.ln_1.bias"
+    listed = json.loads(index.read_text())
+    listed["weight_map"][name] = first.name
+    index.write_text(json.dumps(listed))
+    with pytest.raises(CheckpointError, match=f"{first.name} lacks the weight '{name}', which the index lists"):
+        from_hugging_face(tmp_path)
+    safetensors.save_file(safetensors.load_file(first) | safetensors.load_file(second), first, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=f"{second.name} holds the weight 'transformer.*', as another file does"):
+        from_hugging_face(tmp_path)
+
+
+def test_one_file_comes_before_an_index_of_several_as_in_transformers(tmp_path):
+    gpt2().save_pretrained(tmp_path, max_shard_size="20KB")
+    whole, tokens = spread(gpt2()), torch.randint(50, (1, 9))
+    safetensors.save_model(whole, str(tmp_path / "model.safetensors"), {"format": "pt"})
+    expected = transformers.GPT2LMHeadModel.from_pretrained(tmp_path).eval()(tokens).logits
+    assert torch.equal(expected, whole(tokens).logits)
+    assert (from_hugging_face(tmp_path)(causal(9), tokens) - expected).abs().max() < 1e-5

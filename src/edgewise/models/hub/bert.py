@@ -60,14 +60,16 @@ def encoder_block(prefix: str) -> tuple[layout.Part, ...]:
 ARCHITECTURE = layout.Architecture(
     prefix="bert.",
     whole=(
-        layout.Part("embed.weight", ("bert.embeddings.word_embeddings.weight",)),
+        layout.Part(
+            "embed.weight", ("bert.embeddings.word_embeddings.weight",), copies=("cls.predictions.decoder.weight",)
+        ),
         *layout.embedded("positions", "bert.embeddings.position_embeddings", "bert.embeddings.token_type_embeddings"),
         *layout.pair("norm", "bert.embeddings.LayerNorm"),
         *layout.pair("readout.dense", "bert.pooler.dense"),
         *layout.pair("head", "classifier"),
         *layout.pair("masked.dense", "cls.predictions.transform.dense"),
         *layout.pair("masked.norm", "cls.predictions.transform.LayerNorm"),
-        layout.Part("masked.bias", ("cls.predictions.bias",)),
+        layout.Part("masked.bias", ("cls.predictions.bias",), copies=("cls.predictions.decoder.bias",)),
     ),
     blocks={"depth": encoder_block("bert")},
     model=model_from,

@@ -38,11 +38,11 @@ def from_hugging_face(
                 knows the folder's own window
     Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
                 has an option that ours has not, or more positions without `extend`; CheckpointError for a tensor that
-                is missing, left over or misshapen
-    Edge cases  names with or without the prefix of the bare model; a head that the folder lacks keeps its own weights;
-                BERT has the head that the folder's `architectures` name, else that for masked tokens. Its second
-                segment and next-sentence head are left out. Fewer positions are the first ones. Rotary positions are
-                interpolated by dividing them; T5 has no largest length
+                is missing, left over, misshapen or of whole numbers, or that contradicts another of the same weight
+    Edge cases  names with or without the prefix of the bare model; a head of which the folder has nothing keeps its own
+                weights; BERT has the head that the folder's `architectures` name, else that for masked tokens. Its
+                second segment and next-sentence head are left out. Fewer positions are the first ones. Rotary positions
+                are interpolated by dividing them; T5 has no largest length
     Reference   Radford et al., 2019; Dosovitskiy et al., 2021; Devlin et al., 2019; Liu et al., 2019; Touvron et al.,
                 2023; Jiang et al., 2023; Raffel et al., 2020; layout: the library `transformers`
     """

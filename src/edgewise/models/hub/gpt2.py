@@ -49,7 +49,7 @@ def _config(model: Transformer) -> dict[str, Any]:
 ARCHITECTURE = layout.Architecture(
     prefix="transformer.",
     whole=(
-        layout.Part("embed.weight", ("transformer.wte.weight",)),
+        layout.Part("embed.weight", ("transformer.wte.weight",), copies=("lm_head.weight",)),
         layout.Part("positions.weight", ("transformer.wpe.weight",)),
         *layout.pair("norm", "transformer.ln_f"),
     ),
@@ -65,7 +65,7 @@ ARCHITECTURE = layout.Architecture(
     },
     model=_model,
     config=_config,
-    spare=(".attn.bias", ".attn.masked_bias", "lm_head.weight"),
+    spare=(".attn.bias", ".attn.masked_bias"),
     longer=lambda config, length: {"n_positions": length},
     graph=lambda config: causal,
 )

@@ -23,12 +23,14 @@ Config = Mapping[str, Any]
 @dataclass(frozen=True)
 class Part:
     """One of our tensors and the tensors of theirs that it is made of, by name, {} being a block's number; `read` makes
-    ours from theirs and their configuration, and `write` theirs from ours and their configuration."""
+    ours from theirs and their configuration, and `write` theirs from ours and their configuration. `copies` are other
+    names of the first one, where it is tied: a file may have it under any of them."""
 
     ours: str
     theirs: tuple[str, ...]
     read: Callable[[Sequence[Tensor], Config], Tensor] = lambda theirs, config: theirs[0]
     write: Callable[[Tensor, Config], Sequence[Tensor]] = lambda ours, config: (ours,)
+    copies: tuple[str, ...] = ()
 
     def block(self, number: int) -> Part:
         """The same part of one block."""
@@ -93,8 +95,8 @@ class Architecture:
 
     The names of the bare model begin with `prefix` inside a model with a head. The tensors are those outside the
     blocks, of all heads that there are, and those of one block of each stack, by the setting that says how many blocks
-    it has. `spare` is what names of tensors contain that ours has no use for: old masks, a second name of the
-    embedding, and what only another head reads. `graph` says who attends to whom, and `longer` what their options are
+    it has. `spare` is what names of tensors contain that ours has no use for: old masks, and what only another head
+    reads. `graph` says who attends to whom, and `longer` what their options are
     for more positions; those of a `plane` are of a square of patches, after the class node's."""
 
     prefix: str

@@ -131,7 +131,7 @@ def _architecture(kind: str) -> layout.Architecture:
     return layout.Architecture(
         prefix="model.",
         whole=(
-            layout.Part("embed.weight", ("model.embed_tokens.weight",)),
+            layout.Part("embed.weight", ("model.embed_tokens.weight",), copies=("lm_head.weight",)),
             layout.Part("norm.weight", ("model.norm.weight",)),
             layout.Part("head.weight", ("lm_head.weight",)),
         ),
@@ -153,7 +153,7 @@ def _architecture(kind: str) -> layout.Architecture:
         },
         model=partial(_model, biased=kind == "Qwen2"),
         config=partial(_config, kind=kind),
-        spare=(".rotary_emb.inv_freq", "lm_head.weight"),
+        spare=(".rotary_emb.inv_freq",),
         graph=_graph,
         longer=_longer,
     )

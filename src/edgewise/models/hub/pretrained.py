@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import isqrt
@@ -18,12 +18,13 @@ from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import check_header, holds, read_json, reading
 from edgewise.kernels.operator.layout import widened
 from edgewise.models.hub import bert, gpt2, llama, roberta, t5, vit
-from edgewise.models.hub.layout import Architecture, Config, Part, is_plain, known
+from edgewise.models.hub.layout import Architecture, Config, Part, is_plain, known, refuse
 from edgewise.models.size import outline
 
 CONFIG = "config.json"
 LARGEST = 1 << 20  # bytes of a configuration
-EMBEDDING, POSITIONS, HEAD = "embed.weight", "positions.weight", "lm_head.weight"
+EMBEDDING, POSITIONS = "embed.weight", "positions.weight"
+HEADS = ("head.", "masked.", "readout.")
 Made = Callable[[], Tensor]
 Extension = Literal["interpolated", "repeated"]
 
@@ -60,7 +61,9 @@ class Pretrained:
         config = read_json(path, "a model's configuration", LARGEST)
         if not isinstance(config, dict):
             raise DataError(f"{path}: a configuration is a JSON object, not {type(config).__name__}")
-        return cls(path.parent, known(ARCHITECTURES, "model_type", config.get("model_type")), config, config)
+        architecture = known(ARCHITECTURES, "model_type", config.get("model_type"))
+        refuse(config, quantization_config=None)
+        return cls(path.parent, architecture, config, config)
 
     def make(self) -> Any:
         """The model, with weights drawn."""
@@ -90,18 +93,20 @@ class Pretrained:
                     has more positions, without `extend`
         """
         own, known_here = model.state_dict(), self.outline.state_dict()
-        given = {_with_prefix(name, self.kind): tensor for name, tensor in _read_tensors(self.folder).items()}
+        given = self._given()
+        parts = [part for part in self.kind.parts(self.outline.settings) if part.ours in known_here]
+        self._untie(parts, given)
+        there = {""} | {_head(part) for part in parts if any(name in given for name in part.theirs)}
         made: dict[str, Made] = {}
-        for part in self.kind.parts(self.outline.settings):
-            optional = part.ours.startswith(("head.", "masked.", "readout."))
-            if part.ours not in known_here or (optional and not any(name in given for name in part.theirs)):
+        for part in parts:
+            if _head(part) not in there:
                 continue
-            for name in part.theirs:
-                if name not in given:
-                    raise CheckpointError(f"{self.folder} lacks the weight {name!r}")
+            if absent := [name for name in part.theirs if name not in given]:
+                raise CheckpointError(f"{self.folder} lacks the weight {absent[0]!r}")
             theirs = [given.pop(name) for name in part.theirs]
-            if part.ours == EMBEDDING and "head.weight" not in known_here:
-                self._check_tied(theirs[0], given)
+            if others := [t.dtype for t in theirs if not t.is_floating_point()]:
+                what = f"{' and '.join(part.theirs)}: weights are floating-point numbers"
+                raise CheckpointError(f"{self.folder}: {what}, not {str(others[0]).removeprefix('torch.')}")
             shape = self._shape(part, theirs)
             if part.ours not in own:
                 continue
@@ -122,13 +127,28 @@ class Pretrained:
             raise CheckpointError(f"{self.folder} holds weights that this model has no place for: {names}")
         return made
 
-    def _check_tied(self, embedding: Tensor, given: Mapping[str, Tensor]) -> None:
-        """An output layer that is the embedding too is written once, or as the same numbers."""
-        head = given.get(HEAD)
-        if head is not None and not torch.equal(head, embedding):
-            raise CheckpointError(
-                f"{self.folder}: {HEAD!r} is not the embedding: set tie_word_embeddings to false in {CONFIG}"
-            )
+    def _given(self) -> dict[str, Tensor]:
+        """The folder's tensors by the names that they have inside a model with a head."""
+        given, written = dict[str, Tensor](), dict[str, str]()
+        for own, tensor in _read_tensors(self.folder).items():
+            name = _with_prefix(own, self.kind)
+            if name in given:
+                raise CheckpointError(f"{self.folder} holds {written[name]!r} and {own!r}, which are one weight here")
+            given[name], written[name] = tensor, own
+        return given
+
+    def _untie(self, parts: Sequence[Part], given: dict[str, Tensor]) -> None:
+        """Leave each tied weight under its first name: it is written once, or several times as the same numbers."""
+        used = {name for part in parts for name in part.theirs}
+        for part in parts:
+            name = part.theirs[0]
+            for copy in set(part.copies) & given.keys() - used:
+                if not torch.equal(given.setdefault(name, given[copy]), given[copy]):
+                    untie = f": set tie_word_embeddings to false in {CONFIG}" if copy == "lm_head.weight" else ""
+                    raise CheckpointError(
+                        f"{self.folder}: {copy!r} and {name!r} are one weight here, but differ{untie}"
+                    )
+                del given[copy]
 
     def _shape(self, part: Part, theirs: Sequence[Tensor]) -> torch.Size:
         """The shape that a part will have, before anything is copied."""
@@ -151,6 +171,11 @@ class Pretrained:
             return torch.cat([table[:front], resize(table[front:], needed, extend)])
 
         return build
+
+
+def _head(part: Part) -> str:
+    """Of which head, if any, a part is: a folder may lack it as a whole."""
+    return next((head for head in HEADS if part.ours.startswith(head)), "")
 
 
 def _read(part: Part, theirs: Sequence[Tensor], config: Config) -> Tensor:
@@ -194,11 +219,12 @@ def resized_plane(table: Tensor, length: int, extend: Extension | None) -> Tenso
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors, mapped: their values are read where they are used."""
-    files, index = ["model.safetensors"], folder / "model.safetensors.index.json"
-    if index.exists():
+    files, index, listed = ["model.safetensors"], folder / "model.safetensors.index.json", dict[str, Any]()
+    if index.exists() and not holds(folder, files[0]):  # transformers prefers the one file, too
         content = read_json(index, "an index of safetensors")
         with reading(index, "an index of safetensors"):
-            files = sorted(set(content["weight_map"].values()))
+            listed = dict(content["weight_map"])
+            files = sorted(set(listed.values()))
     if not all(isinstance(file, str) and is_plain(file) for file in files):
         raise DataError(f"{index} names something else than safetensors beside it")
     if absent := [file[:80] for file in files if not holds(folder, file)]:
@@ -209,7 +235,12 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
         with reading(folder / file, "a file of safetensors"):
             with (folder / file).open("rb") as start:
                 check_header(start.read(8))
-            tensors |= load_file(folder / file)
+            found = load_file(folder / file)
+        if twice := sorted(found.keys() & tensors.keys()):
+            raise CheckpointError(f"{folder}: {file} holds the weight {twice[0]!r}, as another file does")
+        tensors |= found
+    if lacking := sorted(listed.keys() - tensors.keys()):
+        raise CheckpointError(f"{folder}: {listed[lacking[0]]} lacks the weight {lacking[0]!r}, which the index lists")
     return tensors
 
 

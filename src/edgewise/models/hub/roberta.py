@@ -17,7 +17,7 @@ def _model(config: layout.Config) -> BERT:
 ARCHITECTURE = layout.Architecture(
     prefix="roberta.",
     whole=(
-        layout.Part("embed.weight", ("roberta.embeddings.word_embeddings.weight",)),
+        layout.Part("embed.weight", ("roberta.embeddings.word_embeddings.weight",), copies=("lm_head.decoder.weight",)),
         *layout.embedded(
             "positions",
             "roberta.embeddings.position_embeddings",
@@ -29,7 +29,7 @@ ARCHITECTURE = layout.Architecture(
         *layout.pair("head", "classifier.out_proj"),
         *layout.pair("masked.dense", "lm_head.dense"),
         *layout.pair("masked.norm", "lm_head.layer_norm"),
-        layout.Part("masked.bias", ("lm_head.bias",)),
+        layout.Part("masked.bias", ("lm_head.bias",), copies=("lm_head.decoder.bias",)),
     ),
     blocks={"depth": encoder_block("roberta")},
     model=_model,

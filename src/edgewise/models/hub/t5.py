@@ -131,6 +131,7 @@ ARCHITECTURE = layout.Architecture(
             ("shared.weight",),
             lambda theirs, config: theirs[0] / config["d_model"] ** 0.5,
             lambda weight, config: (weight * config["d_model"] ** 0.5,),
+            ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
         ),
         _table("encoder"),
         _table("decoder"),
@@ -149,6 +150,6 @@ ARCHITECTURE = layout.Architecture(
     },
     model=_model,
     config=_config,
-    spare=("embed_tokens.weight", "lm_head.weight", "EncDecAttention.relative_attention_bias.weight"),
+    spare=("EncDecAttention.relative_attention_bias.weight",),
     longer=lambda config, length: {},
 )
