@@ -111,6 +111,27 @@ def changed(tmp_path, peer, options=None, change=None):
     return tmp_path
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("Llama", {"rope_parameters": {"rope_type": "default"}, "rope_theta": 50.0}),
+        ("Llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),  # beside rope_parameters, which it overrides
+        ("Llama", {"sliding_window": 3}),
+    ],
+)
+def test_options_of_a_decoder_mean_what_they_mean_to_transformers(kind, options, tmp_path):
+    peer = decoder(kind)
+    folder = changed(tmp_path, peer, options)
+    given, ours = inputs_of(peer, hugging_face_graph(folder))
+    expected = type(peer).from_pretrained(folder).eval()(**given).logits
+    assert (from_hugging_face(folder)(*ours) - expected).abs().max() < 1e-4
+
+
+def test_a_mistral_without_a_window_in_its_configuration_has_that_of_transformers(tmp_path):
+    graph = hugging_face_graph(changed(tmp_path, decoder("Mistral"), {"sliding_window": "left out"}))
+    assert graph(5000).in_degrees().max() == transformers.MistralConfig().sliding_window == 4096
+
+
 def test_a_tied_weight_is_read_under_any_of_its_names(tmp_path):
     def moved(tensors):
         tensors["cls.predictions.decoder.weight"] = tensors.pop("bert.embeddings.word_embeddings.weight")

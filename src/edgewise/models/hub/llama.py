@@ -60,9 +60,9 @@ def _length(config: layout.Config) -> int:
 
 def _rotary(config: layout.Config) -> Choice:
     """The rotation, as transformers 5 writes it, or older versions."""
-    old = {"rope_theta": config.get("rope_theta", 10000.0), **(config.get("rope_scaling") or {})}
-    rope = config.get("rope_parameters") or old
-    layout.refuse({"partial_rotary_factor": 1.0, **config, **rope}, partial_rotary_factor=1.0)
+    beside = {name: config[name] for name in ("rope_theta", "partial_rotary_factor") if name in config}
+    rope = beside | (config.get("rope_scaling") or config.get("rope_parameters") or {})
+    layout.refuse(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type", rope.get("type", "default"))
     layout.known({"default": 0, "linear": 0}, "rope_type", kind)
     stretch = {"stretch": float(rope["factor"])} if kind == "linear" else {}
@@ -74,14 +74,15 @@ def _longer(config: layout.Config, length: int) -> dict[str, Any]:
     turned = _rotary(config).options
     factor = turned.get("stretch", 1.0) * max(1.0, length / _length(config))
     rope = {"rope_type": "linear", "factor": factor, "rope_theta": turned["base"]}
-    return {"max_position_embeddings": length, "rope_parameters": rope}
+    return {"max_position_embeddings": length, "rope_parameters": rope, "rope_scaling": None}
 
 
 def _graph(config: layout.Config) -> Callable[[int], Graph]:
-    """Causal, or the last tokens of a window, which Qwen 2 may have in its last layers alone."""
-    reach, kinds = config.get("sliding_window"), config.get("layer_types")
-    if config.get("model_type") == "qwen2":
-        reach = config.get("sliding_window", 4096) if config.get("use_sliding_window", False) else None
+    """Causal, or the last tokens of a window, which LLaMA has not, and Qwen 2 may have in its last layers alone."""
+    kind, kinds = config.get("model_type"), config.get("layer_types")
+    reach = None if kind == "llama" else config.get("sliding_window", 4096)
+    if kind == "qwen2":
+        reach = reach if config.get("use_sliding_window", False) else None
         full = config.get("max_window_layers", 28)
         kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
         reach = reach if SLIDING in kinds else None
@@ -103,7 +104,7 @@ def _config(model: Transformer, kind: str) -> dict[str, Any]:
         raise ConfigError(f"{kind} is {theirs}: this model is none")
     biased = bool(attention.options.get("inputs_bias"))
     if (kind != "Qwen2" and biased and not block.bias) or (kind != "Llama" and block.bias):
-        raise ConfigError(f"{kind} has other biases than this model: write it as {'qwen2' if biased else 'llama'}")
+        raise ConfigError(f"{kind} has other biases than this model: write it as {'llama' if block.bias else 'qwen2'}")
     turned = {"base": 10000.0, "stretch": 1.0} | positions.options
     rope = {"rope_theta": turned["base"], "rope_type": "default"}
     if turned["stretch"] != 1:
