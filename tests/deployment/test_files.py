@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from deployment.families import gnn, on_nodes
 from edgewise.configuration import Choice
 from edgewise.deployment import export
 from edgewise.graphs import Graph
-from edgewise.layers import GCN
+from edgewise.layers import GAT, GCN
 
 
 def test_sums_in_onnx_are_scaled(tmp_path: Path) -> None:
@@ -30,6 +31,34 @@ def test_sums_in_onnx_are_scaled(tmp_path: Path) -> None:
     session = onnxruntime.InferenceSession(tmp_path / "difference.onnx")
     (y,) = session.run(None, {name: value.numpy() for name, value in given.items()})
     np.testing.assert_allclose(y, expected["y"], atol=1e-5)
+
+
+def test_a_model_in_float64_is_computed_in_float64_by_onnxruntime(tmp_path: Path) -> None:
+    import onnxruntime
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.batch_norm, self.attention = nn.LayerNorm(5), nn.BatchNorm1d(5), GAT(5, 1, heads=3)
+
+        def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+            sums = x.index_add(0, graph.receivers, 0.3 * x.index_select(0, graph.senders), alpha=0.1)
+            y = self.batch_norm(self.norm(sums))
+            z = functional.softplus(functional.elu(y, 0.7)).unflatten(-1, (1, 5)).transpose(0, 1)
+            z = functional.scaled_dot_product_attention(z, z, z).flatten(0, 1)
+            return torch.cat([self.attention(graph, y), functional.leaky_relu(z - 1, 0.1) / 3], -1)
+
+    def call(number: int) -> tuple[Graph, torch.Tensor]:
+        graph, x = on_nodes(number)
+        return graph, x.double()
+
+    torch.manual_seed(0)
+    exported = export(Mixed().double(), call(0), "onnx", tmp_path / "mixed.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "mixed.onnx")
+    for number in (0, 1, 4):
+        given, expected = exported.call(*call(number))
+        (y,) = session.run(None, {name: value.numpy() for name, value in given.items()})
+        np.testing.assert_allclose(y, expected["y"].detach(), rtol=1e-12, atol=1e-12)
 
 
 def test_neighbours_that_are_equally_near_are_the_models_in_both_formats(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
 from edgewise.deployment.interface import kind_of
@@ -203,8 +204,15 @@ def save_onnx(program: ExportedProgram, out: Path, outputs: Sequence[str], about
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ExportError(f"writing ONNX needs onnx and onnxscript: {installing('export')}") from error
-    own: Any = {torch.ops.aten.index_add.default: _index_add, torch.ops.aten.sort.stable: _sort}
+    aten = torch.ops.aten
+    own: Any = {
+        aten.index_add.default: _index_add,
+        aten.sort.stable: _sort,
+        aten.scalar_tensor.default: _scalar_tensor,
+    }
     with quietly():
+        if any(weight.dtype == torch.float64 for weight in program.parameters()):
+            program = program.run_decompositions(_in_double())
         made = torch.onnx.export(program, dynamo=True, opset_version=OPSET, verbose=False, custom_translation_table=own)
     assert made is not None
     graph = made.model.graph
@@ -228,15 +236,35 @@ def _reduces(node: Any) -> bool:
 def _index_add(self: Any, dim: int, index: Any, source: Any, alpha: float = 1.0) -> Any:
     """A sum of alpha times the source by ScatterElements. The exporter has ScatterND, where threads of onnxruntime 1.32
     write at the same time: of two million terms it lost thousands, in two runs of five."""
-    from onnxscript import opset18
+    from onnxscript import ir, opset18
 
     op: Any = opset18
     rank = len(source.shape)
     axes = [axis for axis in range(rank) if axis != dim % rank]
     if alpha != 1:
-        source = op.Mul(source, op.CastLike(op.Constant(value_float=float(alpha)), source))
+        factor = op.Constant(value=ir.tensor(float(alpha), ir.DataType.DOUBLE))
+        source = op.Mul(source, op.CastLike(factor, source))
     rows = op.Unsqueeze(index, op.Constant(value_ints=axes)) if axes else index
     return op.ScatterElements(self, op.Expand(rows, op.Shape(source)), source, axis=dim % rank, reduction="add")
+
+
+def _in_double() -> dict[Any, Any]:
+    """Of models in float64 what ONNX, or onnxruntime 1.32, has with numbers in float32 or in float32 alone, as simpler
+    operators: thresholds, slopes and scales, and activations."""
+    aten, composed = torch.ops.aten, torch.export.default_decompositions()
+    whole = (aten.layer_norm.default, aten.scaled_dot_product_attention.default)
+    parts = [aten.native_layer_norm, aten._scaled_dot_product_flash_attention_for_cpu]
+    parts += [aten.leaky_relu, aten.elu, aten.softplus]
+    return {operator: composed[operator] for operator in whole} | dict(get_decompositions(parts))
+
+
+def _scalar_tensor(s: Any, dtype: int = -1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
+    """A number in its type. The exporter has it in float32 first, of which a model in float64 has 7 digits right."""
+    from onnxscript import ir, opset18
+
+    op: Any = opset18
+    kind = ir.DataType.FLOAT if dtype == -1 else ir.DataType(dtype)
+    return op.Constant(value=ir.tensor(s, kind)) if isinstance(s, bool | int | float) else op.Cast(s, to=int(kind))
 
 
 def _sort(self: Any, stable: bool | None = None, dim: int = -1, descending: bool = False) -> Any:
