@@ -157,8 +157,8 @@ def test_parallel_requests_get_their_own_predictions(karate) -> None:
         (421, "the service is called 127.0.0.1", {"body": {"rows": [0]}, "host": "evil.example"}),
         (421, "the service is called 127.0.0.1", {"path": "/predict/", "body": {"rows": [0]}, "host": "evil.example"}),
         (421, "the service is called 127.0.0.1", {"path": "/health/", "method": "GET", "host": "evil.example"}),
-        (404, "Not Found", {"path": "/docs", "method": "GET"}),
-        (405, "Method Not Allowed", {"method": "GET"}),
+        (404, "there is no /docs here: ask for /, /openapi.json, /health", {"path": "/docs", "method": "GET"}),
+        (405, "/predict takes POST requests, not GET", {"method": "GET"}),
     ],
 )  # fmt: skip
 def test_what_is_malformed_or_too_large_is_refused_in_a_line(status: int, why: str, request_, karate) -> None:

@@ -128,7 +128,14 @@ class _Named:
 
 async def _known(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return complaint(error.status_code, error.detail, error.headers)
+    path, reason = shortened(request.url.path), error.detail
+    if error.status_code == 404:
+        routes = [route.path for route in request.app.routes if isinstance(route, Route)]
+        reason = f"there is no {path} here: ask for {', '.join(routes)}"
+    elif error.status_code == 405:
+        allowed = Headers(error.headers).get("allow", "")
+        reason = f"{path} takes {allowed} requests, not {shortened(request.method)}"
+    return complaint(error.status_code, reason, error.headers)
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
