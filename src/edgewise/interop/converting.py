@@ -100,7 +100,8 @@ def convert(*things: Any) -> Any:
                 bytes for each. Adam's steps after the first, and `train(mode)`, are PyTorch's without its detours
     Differs     dropout of attention draws other numbers; `torch.nn.functional.dropout` on the CPU, by nn.Dropout too,
                 draws them by counter wherever the forward pass of the module calls it, in a tenth of the time. Fused
-                steps round otherwise, and an optimizer's `state_dict` says `fused`
+                steps round otherwise, and an optimizer's `state_dict` says `fused`. A maximum or minimum that is 0
+                hands on its whole gradient, of which PyTorch's scatter_reduce loses a share
 
     Example
         >>> import torch
