@@ -256,6 +256,9 @@ def test_a_part_can_be_replaced_and_is_checked_again():
             "decay_matrices_only has no effect without optimizer.",
         ),
         ({"optimizer": {"name": "sgd", "decay_prefix": "a"}}, "decay_prefix has no effect without optimizer."),
+        ({"train": {"steps": 9}, "schedule": {"name": "cosine", "warmup": 9}}, "schedule.warmup=9 is not over when"),
+        ({"optimizer": "constant-sgd"}, "optimizer.burn_in=1000 is not over when training ends"),
+        ({"train": {"steps": 300}, "evaluation": {"patience": 2}}, "evaluation.patience=2 has no effect: training"),
     ],
 )
 def test_an_option_without_effect_is_said(change, sentence):
@@ -267,6 +270,8 @@ def test_options_that_have_an_effect_are_not_said():
     for recipe in recipes.names():
         assert list(configure(recipes.read(recipe)).idle()) == []
     assert list(configured(steps=10, average=AverageSettings(10, every=3)).idle()) == []
+    last = configured(steps=25, evaluate_every=8, patience=2, schedule=Choice("linear", {"warmup": 24}))
+    assert list(last.idle()) == []
 
 
 @pytest.mark.parametrize(
@@ -296,3 +301,13 @@ def test_options_of_a_sampled_task_without_fan_outs_are_said():
     assert list(idle(configured(), task, nn.Linear(1, 1), 1)) == [
         f"task.{name} has no effect without task.fanouts" for name in ("workers", "layerwise")
     ]
+
+
+@pytest.mark.parametrize(
+    ("fanouts", "accumulate", "ranks", "times"),
+    [((), 4, 1, 4), ((), 1, 2, 2), ((2,), 40, 1, 40), ((2,), 4, 1, 0), ((2,), 2, 2, 0), ((), 1, 1, 0)],
+)
+def test_a_batch_that_is_computed_several_times_is_said(fanouts, accumulate, ranks, times):
+    task, config = planted(nodes=300, classes=2, fanouts=fanouts), configured(accumulate=accumulate)
+    lines = list(idle(config, task, nn.Linear(1, 1), ranks))
+    assert [line.partition(": ")[2] for line in lines] == [f"all of it is computed {times} times"] * bool(times)

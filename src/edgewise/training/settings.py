@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import torch
 import yaml
 from torch import nn
 
@@ -13,8 +14,8 @@ from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, b
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice, Task
-from edgewise.training.optimizers.descent import OPTIMIZERS
+from edgewise.tasks.core.task import GRAPHS, LAYOUT, Parts, PatternChoice, Task
+from edgewise.training.optimizers.descent import OPTIMIZERS, ConstantRate
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.ranks.shards import blocks_of
 
@@ -236,16 +237,29 @@ class RunConfig:
         >>> list(RunConfig(Choice("karate"), Choice("gnn"), train=train).idle())
         ['train.average.start=20 has no effect: training ends after step 10']
         """
-        average, steps, start, descent = self.train.average, self.train.steps, self.start, self.optimizer.options
+        average, steps, start, evaluation = self.train.average, self.train.steps, self.start, self.evaluation
+        options = self.optimizer.options
         if average.start > steps:
             yield f"train.average.start={average.start} has no effect: training ends after step {steps}"
+        phases = {"schedule.warmup": self.schedule.options.get("warmup", 0)}
+        if issubclass(descent := OPTIMIZERS[self.optimizer.name], ConstantRate):
+            phases["optimizer.burn_in"] = options.get("burn_in", descent.burn_in)
+        yield from (
+            f"{name}={phase} is not over when training ends: give it fewer steps than train.steps={steps}"
+            for name, phase in phases.items()
+            if phase >= steps
+        )
+        earliest = (1 + evaluation.patience) * evaluation.every
+        if evaluation.patience and earliest >= steps:
+            soonest = f"training could stop after step {earliest} at the earliest, and ends after step {steps}"
+            yield f"evaluation.patience={evaluation.patience} has no effect: {soonest}"
         needed: list[tuple[str, Any, str]] = [
             ("train.average.every", average.every != 1 and not average.start, "train.average.start"),
             ("start.alpha", start.alpha and not start.rank, "start.rank"),
             ("start.names", start.names != "*" and not start.rank, "start.rank"),
         ]
         for name in ("decay_matrices_only", "decay_prefix"):
-            idle = descent.get(name) and not descent.get("weight_decay")
+            idle = options.get(name) and not options.get("weight_decay")
             needed.append((f"optimizer.{name}", idle, "optimizer.weight_decay"))
         yield from (f"{name} has no effect without {other}" for name, idle, other in needed if idle)
 
@@ -287,6 +301,13 @@ def idle(config: RunConfig, task: Task, model: nn.Module, ranks: int) -> Iterato
     Symbols     ranks = how many processes train
     """
     yield from (*config.idle(), *task.idle)
+    processes = 1 if config.train.partition != "none" else ranks
+    if (count := config.train.accumulate * processes) > 1:
+        draw, parts = torch.Generator().manual_seed(config.train.seed), Parts(count, range(2))
+        first, second = task.train_parts(config.train.batch, draw, config.graph, parts)[1]
+        if first is second:
+            whole = f"train.accumulate for each process: all of it is computed {count} times"
+            yield f"a step's batch cannot be cut into {count} parts, {whole}"
     together = {"partition": config.train.partition != "none", "shard": config.train.shard}
     for name, given in together.items() if ranks == 1 else ():
         if given:
