@@ -101,6 +101,19 @@ def test_an_interruption_says_how_to_go_on(monkeypatch, capsys) -> None:
     assert "edgewise resume runs/karate-0" in capsys.readouterr().err
 
 
+def test_an_interruption_of_the_report_says_how_to_go_on(monkeypatch, capsys) -> None:
+    def interrupted(run: Path, accept: bool, folder: str | None) -> list[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "report", interrupted)
+        assert main(["train", "karate", *TINY]) == 130
+    assert "go on with: edgewise resume runs/karate-0" in capsys.readouterr().err
+    assert main(["resume", "runs/karate-0"]) == 0
+    assert "test accuracy" in capsys.readouterr().out
+    assert Path("runs/karate-0/report.html").is_file()
+
+
 def test_a_report_that_fails_is_told_and_does_not_fail_the_run(monkeypatch, capsys) -> None:
     def faulty(run: Path, accept: bool, folder: str | None) -> list[str]:
         raise ZeroDivisionError("a fault")

@@ -117,12 +117,12 @@ def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, 
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
     try:
         result = training_()
+        if first_rank():
+            write_report(run, accept, data)
     except KeyboardInterrupt as stop:
         if (run / "config.yaml").exists():
             raise KeyboardInterrupt(f"go on with: edgewise resume {shlex.quote(str(run))}") from stop
         raise
-    if first_rank():
-        write_report(run, accept, data)
     return result
 
 
