@@ -5,6 +5,9 @@ import os
 import signal
 import sys
 import time
+from _thread import interrupt_main
+from threading import Timer
+from typing import Any
 
 from edgewise.apps.command.main import main
 from edgewise.memory import keep_freed
@@ -14,6 +17,7 @@ from edgewise.memory import keep_freed
 OBJECTS = 10_000
 # Seconds in which one Ctrl-C may come several times: a launcher passes on what the terminal has sent to all.
 ECHO = 1.0
+AGAIN = 0.02  # seconds after which an interruption that Python has lost comes once more
 
 
 def command() -> int:
@@ -46,7 +50,7 @@ def once_interrupted() -> list[int]:
     """Let the first Ctrl-C, or SIGTERM of a launcher or scheduler, end the command by its own way, and one that comes
     after a while at once; their numbers."""
     stops: list[int] = []
-    begun, own = 0.0, os.getpid()
+    begun, own, usual_hook = 0.0, os.getpid(), sys.unraisablehook
 
     def interrupt(number: int, _: object) -> None:
         nonlocal begun
@@ -59,6 +63,15 @@ def once_interrupted() -> list[int]:
         if time.monotonic() - begun > ECHO:
             os._exit(128 + number)
 
+    def again(lost: Any) -> None:  # Python drops what a destructor, or a callback of a weak reference, raises
+        if lost.exc_type is KeyboardInterrupt and stops:
+            number = stops[0]
+            stops.clear()
+            Timer(AGAIN, interrupt_main, [number]).start()
+        else:
+            usual_hook(lost)
+
+    sys.unraisablehook = again
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is usual:  # else it is to be ignored, as SIGINT under nohup
             signal.signal(number, interrupt)

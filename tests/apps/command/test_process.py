@@ -80,6 +80,30 @@ sys.exit(process.command())
     assert (done.returncode, done.stdout, done.stderr) == (143, "143\n", "edgewise: interrupted\n")
 
 
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interruption_that_a_destructor_swallows_comes_once_more(name: str, code: int) -> None:
+    script = f"""
+import os, signal, sys, time, edgewise.__main__ as process
+import edgewise.apps.command.main as command_line
+
+class Swallows:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+
+def run(args):
+    Swallows()
+    for _ in range(100):
+        time.sleep(0.01)
+    return {{}}
+
+command_line.run = run
+process.main = lambda: command_line.main(["list"])
+sys.exit(process.command())
+"""
+    done = run_in_python(script)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "edgewise: interrupted\n")
+
+
 def test_a_home_that_is_no_folder_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """matplotlib said that it cannot keep its list of fonts, and made it anew for each command."""
     monkeypatch.chdir(tmp_path)
