@@ -60,6 +60,15 @@ def test_numbers_are_standardised_whatever_their_unit(unit: float) -> None:
     assert np.allclose(features(read, fit(read, slice(None), True)), [[-1, 0, -1], [1, 0, 1]])
 
 
+@pytest.mark.parametrize(("far", "dtype"), [(2e38, "float64"), (-3e38, "float32"), (3e38, "float64")])
+def test_a_number_that_no_float32_holds_once_it_is_scaled_is_refused(far: float, dtype: str) -> None:
+    """It was infinite to the model, whose predictions for the row and all that read it were NaN."""
+    values, there = np.array([0.5, 0.6, 0.4, far], dtype), np.ones(4, dtype=bool)
+    column = Column("a", "number", values, there)
+    with pytest.raises(DataError, match=r"a is -?\de\+38, too far from the 0.5 ± 0.0816\d of the rows that train"):
+        features([column], fit([column], np.arange(3), scale=True))
+
+
 def test_what_was_fitted_is_applied_to_other_rows_and_survives_json(tmp_path: Path) -> None:
     read = columns(tmp_path, TRAIN)
     fitted = fit(read, np.arange(4), True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgewise.errors import DataError
 from edgewise.tables.features import Array, Column, Kind
+from edgewise.tables.table import LARGEST
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,22 @@ class Encoding:
         return len(self.levels) if self.kind == "category" else 1 + self.flagged
 
     def apply(self, column: Column) -> Array:
-        """The features of all rows of a column of this kind, [N, width]."""
+        """The features of all rows of a column of this kind, [N, width].
+
+        Errors      DataError for a number so far from those that were fitted that no float32 holds it
+        """
         if self.kind == "category":
             place = {level: number for number, level in enumerate(self.levels)}
             own = np.array([*(place.get(level, -1) for level in column.levels), -1])[column.values]
             ones, rows = np.zeros((len(own), len(self.levels))), np.flatnonzero(own >= 0)
             ones[rows, own[rows]] = 1.0
             return ones
-        values = (np.where(column.present, column.values, self.fill) - self.shift) / self.deviation
+        given = np.where(column.present, column.values, self.fill)
+        with np.errstate(over="ignore"):
+            values = (given - self.shift) / self.deviation
+        if (far := np.abs(values) > LARGEST).any():
+            usual = f"{self.shift:.4g} ± {self.deviation:.4g}"
+            raise DataError(f"{self.name} is {given[far][0]:.4g}, too far from the {usual} of the rows that train")
         return np.stack([values, ~column.present] if self.flagged else [values], axis=1)
 
     def unknown(self, column: Column) -> list[str]:
