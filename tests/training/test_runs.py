@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.errors import CheckpointError, ConfigError, DataError
+from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError
 from edgewise.tasks import TASKS, Task
 from edgewise.training import (
     Choice,
@@ -146,6 +146,15 @@ def test_an_empty_split_has_no_score():
 
     with pytest.raises(DataError, match="'nothing' has no examples in its valid split"):
         evaluate(nn.Linear(1, 1), Nothing("none", 0, False, "accuracy"), "valid", 4)
+
+
+def test_predictions_that_are_no_numbers_have_no_scores(run):
+    """Of NaN, the likeliest class was the first: an accuracy of a third beside a loss of NaN."""
+    task, model = tiny(), load_run(run).model
+    task.x[70] = torch.inf
+    with pytest.raises(NonFiniteError, match=r"^the valid loss is nan$"):
+        evaluate(model, task, "valid", 16)
+    assert evaluate(model, task, "test", 16)["accuracy"] == pytest.approx(finished(run).test)
 
 
 @pytest.mark.parametrize(

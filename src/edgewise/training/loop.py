@@ -282,13 +282,13 @@ class Trainer:
                 yield self.world.part(batch).to(self.world.device).inputs
 
     def scores(self, split: Split) -> dict[str, float]:
-        """The task's scores over a split, which must be finite."""
+        """The task's scores over a split."""
         self.world.align(self.model)
-        scores = evaluate(self.model, self.task, split, self.config.evaluation_batch, self.config.graph, self.world)
-        for name, value in scores.items():
-            if not isfinite(value):
-                raise NonFiniteError(f"the {split} {name} is {value} after step {self.step}")
-        return scores
+        size, pattern = self.config.evaluation_batch, self.config.graph
+        try:
+            return evaluate(self.model, self.task, split, size, pattern, self.world)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{error} after step {self.step}") from error
 
     def merit(self, scores: dict[str, float]) -> tuple[float, float]:
         """What the best evaluation has most of: the metric, and among equals the lower loss; among those, the first."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
-from edgewise.errors import CheckpointError, ConfigError, DataError, a_kind
+from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.graphs.checks import shown
 from edgewise.layers import adapt
@@ -279,7 +280,7 @@ def evaluate(
     mode of each part of the model and PyTorch's random numbers are what they were before, an error or not.
 
     Errors      ConfigError for a task of one's own whose scores are no sums with a count or at last no numbers by
-                name, or without its metric
+                name, or without its metric; NonFiniteError for a score that is no finite number
     """
     world = on if isinstance(on, World) else World(torch.device(on))
     device = world.device
@@ -300,6 +301,9 @@ def evaluate(
     means = {name: float(value) / count for name, value in sums.items()}
     scores = _named(task, "finish", task.finish(means)) | _named(task, "judge", judged)
     figure(scores, task.metric, task)
+    for name, value in scores.items():
+        if not isfinite(value):
+            raise NonFiniteError(f"the {split} {name} is {value}")
     return scores
 
 
