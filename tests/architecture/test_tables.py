@@ -64,6 +64,7 @@ WITHOUT_A_GRAPH = {
     "sides",
     "spherical",
     "types",
+    "recomputation",
     "uncompiled",
     "unit",
 }  # no layer(graph, x)

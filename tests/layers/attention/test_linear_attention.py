@@ -1,12 +1,15 @@
 """Attention by features: its equation, its recurrent form, its linear cost, and what its random features estimate."""
 
 import math
+from copy import deepcopy
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from edgewise import ConfigError, Graph, causal, complete, use_backend, window
 from edgewise.layers import (
@@ -254,6 +257,28 @@ def test_directions_are_drawn_anew_while_training_and_a_resumed_run_draws_the_sa
     for _ in range(4):
         layer(causal(4), x)
     assert torch.equal(layer.random.omega, before)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_call_that_a_checkpoint_runs_once_more_has_its_features_and_is_not_counted(every, reentrant, monkeypatch):
+    monkeypatch.setattr(PerformerAttention, "REDRAW", every)
+    layer, x, gradients = PerformerAttention(8, 2, PositiveFeatures(4, 8)).double(), leaf(10, 8), []
+    other = deepcopy(layer)
+    for run in (layer, partial(checkpoint, other, use_reentrant=reentrant)):
+        for _ in range(3):
+            y = run(causal(10), x)
+            (y + run(causal(10), y)).square().sum().backward()
+        gradients.append(x.grad)
+        x.grad = None
+    assert torch.equal(*gradients)
+    assert all(torch.equal(a, b) for a, b in zip(layer.buffers(), other.buffers(), strict=True))
+
+
+def test_ordinary_calls_draw_no_numbers():
+    layer, x, before = PerformerAttention(8, 2).double(), leaf(10, 8), torch.get_rng_state()
+    layer(causal(10), x).sum().backward()
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_each_layer_draws_its_own():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from edgewise import ConfigError, Graph, causal, complete, strided, window
 from edgewise.layers import Centroids, KeyValueCache, MultiHeadAttention, Rotary, RoutingAttention
@@ -122,6 +123,20 @@ def test_centres_follow_while_training_alone():
     layer.train()(causal(12), x)
     assert not torch.equal(layer.grouping.means, before)
     assert not layer.grouping.means.requires_grad
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_call_that_a_checkpoint_runs_once_more_has_its_centres_and_moves_none(reentrant):
+    layer, x, gradients = RoutingAttention(8, 2, Centroids(2, 4, 3, decay=0.2), size=4).double(), leaf(12, 8), []
+    other = copy.deepcopy(layer)
+    for run in (layer, partial(checkpoint, other, use_reentrant=reentrant)):
+        for _ in range(3):
+            y = run(complete(12), x)
+            (y + run(causal(12), y)).square().sum().backward()
+        gradients.append(x.grad)
+        x.grad = None
+    assert torch.equal(*gradients)
+    assert torch.equal(layer.grouping.means, other.grouping.means)
 
 
 def test_nobody_hears_the_future():

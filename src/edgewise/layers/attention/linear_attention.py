@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
@@ -21,6 +22,8 @@ from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadA
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import check_dense, check_real, check_width
+from edgewise.layers.plain.recomputation import States
+from edgewise.layers.plain.uncompiled import uncompiled
 
 
 class LinearAttention(MultiHeadAttention):
@@ -142,8 +145,8 @@ class PositiveFeatures(nn.Module):
         """Draw new ω; which ones follows from the state that is saved with the weights."""
         self.drawn += 1
         generator = torch.Generator().manual_seed(int(self.drawn))
-        count, channels = self.omega.shape
-        self.omega.copy_(projections(count, channels, self.orthogonal, generator)[0])
+        omega = projections(*self.omega.shape, self.orthogonal, generator)[0]
+        self.omega = omega.to(self.omega)  # a tensor of its own: the backward passes of earlier calls read theirs
 
 
 class HyperbolicFeatures(PositiveFeatures):
@@ -204,7 +207,8 @@ class PerformerAttention(LinearAttention):
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention
     Edge cases  a receiver without senders gets the output bias. While training, ω is drawn anew every `REDRAW` calls;
-                the draws follow from a number saved with the weights, so that a resumed run draws the same
+                the draws follow from a number saved with the weights, so that a resumed run draws the same, and a call
+                that `torch.utils.checkpoint` runs once more has those that it had
     Cost        as LinearAttention with F = m features; the estimate's error falls as m^(−1/2)
     Differs     the heads of a layer share ω
     Reference   Choromanski et al., "Rethinking attention with Performers", 2021
@@ -234,16 +238,26 @@ class PerformerAttention(LinearAttention):
         super().__init__(width, heads, key_value_heads=key_value_heads, rotary=rotary, bias=bias)
         self.random = PositiveFeatures(self.channels) if random is None else random
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self._states = States[Tensor]()  # the ω that a call read
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        if self.training:
+        omega = self._counted() if self.training else None
+        return super().score(graph, q, k) if omega is None else Kernel(partial(self.features, omega=omega))
+
+    @uncompiled
+    def _counted(self) -> Tensor | None:
+        """Count a call; of one that runs once more, the ω that it had."""
+        omega = self._states.first()
+        if omega is None:
             self.calls += 1
             if int(self.calls) % self.REDRAW == 0:
                 self.random.redraw()
-        return super().score(graph, q, k)
+            self._states.keep(lambda: self.random.omega)
+        return omega
 
-    def features(self, x: Tensor) -> Tensor:
-        return self.random(x * self.channels**-0.25)
+    def features(self, x: Tensor, omega: Tensor | None = None) -> Tensor:
+        x = x * self.channels**-0.25
+        return self.random(x) if omega is None else functional_call(self.random, {"omega": omega}, (x,))
 
     @staticmethod
     def example() -> Example:

@@ -12,11 +12,10 @@ from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
 from edgewise.layers.plain.unit import unit
-
-CALLS = 1024  # most calls before a backward pass whose rotations are known when it runs them once more
 
 
 class AngularHash(nn.Module):
@@ -46,7 +45,6 @@ class AngularHash(nn.Module):
             raise ConfigError(f"buckets={buckets} must be 1 or even, and rounds={rounds} at least 1")
         self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
-        self._numbers: dict[int, int] = {}  # of the draws of recent calls
         if not self.drawn.is_meta:
             self.redraw()
 
@@ -57,23 +55,16 @@ class AngularHash(nn.Module):
         return torch.cat([turned, -turned], -1).argmax(-1)
 
     @torch.no_grad()
-    def redraw(self, call: int | None = None) -> None:
-        """Draw new rotations; which ones follows from the state that is saved with the weights.
-
-        A `call` that a backward pass runs once more, as `torch.utils.checkpoint` does, has those that it had.
+    def redraw(self, number: int | None = None) -> int:
+        """Draw new rotations, or once more those of an earlier draw, by the number that was returned; which ones are
+        new follows from the state that is saved with the weights.
         """
-        number = None
-        if call is not None and torch._C._current_graph_task_id() >= 0:
-            number = self._numbers.get(call)
         if number is None:
             self.drawn += 1
             number = int(self.drawn)
-        if call is not None:
-            self._numbers[call] = number
-            if len(self._numbers) > CALLS:
-                del self._numbers[next(iter(self._numbers))]
         generator = torch.Generator().manual_seed(number)
         self.rotations.copy_(torch.randn(self.rotations.shape, generator=generator, device="cpu"))
+        return number
 
 
 class LSHAttention(GroupedAttention[AngularHash]):
@@ -109,6 +100,7 @@ class LSHAttention(GroupedAttention[AngularHash]):
         return AngularHash(self.channels)
 
     def _initialise(self) -> None:
+        self._states = States[int]()  # the numbers of draws
         width = self.output.in_features
         self.projection = Linear(width, 2 * width, self.output.bias is not None)
         super()._initialise()
@@ -125,7 +117,8 @@ class LSHAttention(GroupedAttention[AngularHash]):
     @uncompiled
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.training:
-            self.grouping.redraw(int(torch.randint(2**62, ())))  # a checkpoint brings the generator's state back
+            number = self.grouping.redraw(self._states.first())
+            self._states.keep(lambda: number)
         batch, (q, k, v) = q.shape[:-3], (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
         labels = self.grouping(q.detach()), self.grouping(k.detach())
         among = alike(graph, *labels, self.size, loops=False)

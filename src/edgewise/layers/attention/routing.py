@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from edgewise.errors import ConfigError
@@ -10,6 +11,7 @@ from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -47,6 +49,7 @@ class Centroids(nn.Module):
             raise ConfigError(f"there must be at least one cluster and a decay in [0, 1], not {count} and {decay}")
         self.decay = decay
         self.register_buffer("means", functional.layer_norm(torch.randn(heads, count, channels), (channels,)))
+        self._states = States[Tensor]()  # the means that a call read
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
@@ -64,6 +67,19 @@ class Centroids(nn.Module):
         met = total.abs().sum(-1, keepdim=True) > 0
         self.means.copy_(torch.where(met, self.decay * self.means + (1 - self.decay) * total, self.means))
 
+    def near(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """How near queries and keys are; while training the centres follow them, after it: a node would learn of later
+        ones. A call that `torch.utils.checkpoint` runs once more has the centres that it had.
+        """
+        means = self._states.first() if self.training else None
+        if means is not None:
+            return functional_call(self, {"means": means}, (q,)), functional_call(self, {"means": means}, (k,))
+        near = self(q), self(k)
+        if self.training:
+            self._states.keep(self.means.clone)
+            self.follow(q, k)
+        return near
+
 
 class RoutingAttention(GroupedAttention[Centroids]):
     """Queries and keys are routed to clusters, and each node attends within its clusters alone.
@@ -75,7 +91,8 @@ class RoutingAttention(GroupedAttention[Centroids]):
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
     Errors      ConfigError as MultiHeadAttention, or for a size below 1
     Edge cases  a node that is in no cluster, or has no senders there, gets the output bias. While training, the centres
-                follow the queries and keys of every call, after it. Not permutation-equivariant in a causal graph
+                follow the queries and keys of every call, after it, but not once more those of a call that
+                `torch.utils.checkpoint` runs once more. Not permutation-equivariant in a causal graph
     Cost        on a graph by ranges, O(N K C) for the clusters and O(K size² C) or O(N size C) for attention, a head;
                 with K = size = √n, O(n √n C) altogether; on other graphs edge by edge
     Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
@@ -100,8 +117,6 @@ class RoutingAttention(GroupedAttention[Centroids]):
         batch, heads = q.shape[:-3], q.shape[-2]
         q, k, v = (x.transpose(-2, -3).flatten(0, -3) for x in (q, k, v))  # [S, N, C]
         routed = self.routed(graph, q, k)
-        if self.training:
-            self.grouping.follow(q, k)  # for the next call: in this one they would tell a node of later ones
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
         q_i, k_j, v_j = q[routed.receivers, None], k[routed.senders, None], v[routed.senders, None]  # [places, 1, C]
         y = attend(routed.graph, q_i, k_j, v_j).squeeze(1)
@@ -112,7 +127,7 @@ class RoutingAttention(GroupedAttention[Centroids]):
 
     def routed(self, graph: Graph, q: Tensor, k: Tensor) -> Gathered:
         """The graph within the clusters, for queries [S, I, C] and keys [S, J, C]."""
-        near_i, near_j = self.grouping(q.detach()), self.grouping(k.detach())
+        near_i, near_j = self.grouping.near(q.detach(), k.detach())
         labels = near_i.argmax(1, keepdim=True), near_j.argmax(1, keepdim=True)
         if is_causal(graph):
             return alike(graph, *labels, self.size)

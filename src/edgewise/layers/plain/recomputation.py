@@ -1,0 +1,49 @@
+"""What a call reads of a module's state where `torch.utils.checkpoint` runs it once more: what it read at first."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+CALLS = 256  # most calls of a module before a backward pass whose states are known when it runs them once more
+
+
+class States(Generic[T]):
+    """The states in which recent calls ran inside a checkpoint; other calls cost nothing and draw nothing.
+
+    Symbols     first() = the state of a call that runs once more, None of one that runs for the first time; keep(state)
+                = the state of a first run
+    Edge cases  calls are known by a number that PyTorch's generator draws, whose state a checkpoint brings back unless
+                preserve_rng_state=False: without it the module's present state counts
+
+    Example
+        >>> from torch.utils.checkpoint import checkpoint
+        >>> states, seen = States[int](), []
+        >>> def call(x):
+        ...     known = states.first()
+        ...     seen.append(known)
+        ...     if known is None: states.keep(lambda: 7)
+        ...     return x.exp()
+        >>> x = torch.ones(1, requires_grad=True)
+        >>> checkpoint(call, x, use_reentrant=False).backward()
+        >>> seen
+        [None, 7]
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, T] = {}
+        self._call: int | None = None
+
+    def first(self) -> T | None:
+        again = torch._C._current_graph_task_id() >= 0  # in a backward pass
+        inside = not torch.is_grad_enabled() or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        self._call = int(torch.randint(2**62, ())) if again or inside else None
+        return self._held.get(self._call) if again and self._call is not None else None
+
+    def keep(self, state: Callable[[], T]) -> None:
+        if self._call is None:
+            return
+        self._held[self._call] = state()
+        if len(self._held) > CALLS:
+            del self._held[next(iter(self._held))]

@@ -1,0 +1,34 @@
+"""What a module's call reads in a recomputation is what it read at first."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from edgewise.layers.plain.recomputation import CALLS, States
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_every_recent_call_of_a_checkpoint_finds_its_own_state(reentrant):
+    states, seen, x = States[int](), [], torch.ones(1, requires_grad=True)
+    numbers = iter(range(CALLS + 2))
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        known = states.first()
+        seen.append(known)
+        if known is None:
+            number = next(numbers)
+            states.keep(lambda: number)
+        return x.cos()
+
+    y = x
+    for _ in range(CALLS + 1):
+        y = checkpoint(call, y, use_reentrant=reentrant)
+    y.backward()
+    assert seen[CALLS + 1 :] == [*range(CALLS, 0, -1), None]  # one call too many ago
+
+
+def test_other_calls_draw_no_numbers_and_keep_nothing():
+    states, before = States[int](), torch.get_rng_state()
+    assert states.first() is None
+    states.keep(lambda: 1 / 0)
+    assert torch.equal(torch.get_rng_state(), before)
