@@ -1,8 +1,13 @@
-"""Every public layer with one input wrong at a time: a sentence of Edgewise's, and never an error of PyTorch's."""
+"""Every public layer with one input, or one argument, wrong at a time: a sentence of Edgewise's, and never an error of
+PyTorch's.
+"""
 
+import inspect
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from scipy.sparse import csr_matrix
@@ -10,7 +15,7 @@ from torch import Tensor, nn
 
 import edgewise.layers as public
 from edgewise import Graph
-from edgewise.errors import EdgewiseError
+from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.layers import LAYERS, MLP, SparseFeatures
 from edgewise.layers.plain.examples import example_graph
 
@@ -164,3 +169,98 @@ def test_features_of_another_precision_than_the_weights_are_refused_or_computed_
     else:
         y = layer(graph, *wide)
         assert {t.dtype for t in (y if isinstance(y, tuple) else (y,))} == {torch.float64}
+
+
+NETWORK, SPREAD = MLP([4, 4]), public.MultiHeadAttention(4, 2)
+# What layers need beside sizes, of which each is 4 unless it stands here.
+PARTS_OF: dict[str, Any] = {
+    "mlp": NETWORK,
+    "sizes": [4, 4],
+    "keep": 1,
+    "parts": lambda n: (Graph.from_edge_index(torch.zeros(2, 0), n),),
+    "attention": SPREAD,
+    "cross": SPREAD,
+    "feed_forward": NETWORK,
+    "local": NETWORK,
+    "layer": NETWORK,
+    "group": public.PlaneGroup(),
+    "patterns": torch.ones(2, 3),
+    "weight": torch.ones(3, 3),
+    "random": None,
+}
+# PyTorch's own constructors, and layers of nothing but other layers.
+OTHERS = {"BatchNorm", "FactorisedAttention", "EdgeUpdate", "GraphNetwork", "Marked", "VirtualNode", "EdgeConv"}
+OTHERS |= {"JumpingKnowledge", "NodeUpdate", "WholeUpdate", "GroupPooling", "MaxReadout", "MeanReadout", "SumReadout"}
+NUMBERS = ("int", "float", "int | None", "float | None")
+WRONG = {
+    "int": [2.5, -1, True, "3", [1], numpy.bool_(True), 1 << 70],
+    "float": ["0.5", True, math.nan, math.inf, [1.0]],
+}
+WRONG["dropout"] = [*WRONG["float"], 1.0, 1.5, -0.1]
+
+
+def arguments() -> Iterator[tuple[str, type, dict[str, Any], str, list[Any]]]:
+    for name, layer in vars(public).items():
+        known = isinstance(layer, type) and (
+            issubclass(layer, nn.Module) or name in ("Buckets", "Coupling", "PlaneGroup")
+        )
+        if not known or name in OTHERS:
+            continue
+        parameters = inspect.signature(layer).parameters.values()
+        right = {p.name: PARTS_OF.get(p.name, 4) for p in parameters if p.default is p.empty}
+        for p in parameters:
+            annotation = inspect.formatannotation(p.annotation).strip("'")
+            if annotation in NUMBERS:
+                kind = annotation.removesuffix(" | None")
+                wrong = WRONG[p.name if p.name in WRONG else kind]
+                yield name, layer, right, p.name, wrong if "None" in annotation else [*wrong, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "right", "argument", "values"),
+    [pytest.param(*case, id=f"{case[0]}-{case[3]}") for case in arguments()],
+)
+def test_each_wrong_argument_is_named(
+    name: str, layer: Callable[..., Any], right: dict[str, Any], argument: str, values: list[Any]
+) -> None:
+    layer(**right)
+    for value in values:
+        with pytest.raises(ConfigError, match=rf"^{name}: {argument} must be a (whole|finite) number") as raised:
+            layer(**right | {argument: value})
+        assert not isinstance(value, int | float | str) or value == 1 << 70 or repr(value) in str(raised.value)
+
+
+def test_numbers_of_numpy_and_pytorch_are_sizes() -> None:
+    for four in (numpy.int64(4), numpy.uint8(4), torch.tensor(4)):
+        assert public.GAT(four, four, heads=four, dropout=numpy.float32(0.5), edges=four)(
+            GRAPH, X, E.repeat(1, 2)
+        ).shape
+
+
+def test_every_public_layer_with_an_argument_is_among_them() -> None:
+    named = {name for name, *_ in arguments()}
+    modules = {n for n, v in vars(public).items() if isinstance(v, type) and issubclass(v, nn.Module)}
+    assert modules - named == OTHERS | {"TypedLinear"}
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: MLP([4, 2.5, 3]), r"MLP: sizes\[1\] must be a whole number, at least 1, not 2.5"),
+        (
+            lambda: public.RandomizedMLP([4, 0], 0.5),
+            r"RandomizedMLP: sizes\[1\] must be a whole number, at least 1, not 0",
+        ),
+        (lambda: public.TypedLinear([4, -1], [2, 2]), r"TypedLinear: inputs\[1\] must be a whole number, at least 0"),
+        (lambda: public.TypedLinear([4], [2, 2]), "TypedLinear: inputs has 1 types of features, and outputs 2"),
+        (
+            lambda: public.RGCN(4, 4, relations=2, bases=3),
+            "RGCN: bases must be a whole number, at least 0 and at most 2",
+        ),
+        (lambda: public.GAT(4, 4, heads=0), "GAT: heads must be a whole number, at least 1, not 0"),
+        (lambda: public.GAT(4, 4, edges=-1), "GAT: edges must be a whole number, at least 0, not -1"),
+    ],
+)
+def test_sizes_among_others_are_named(make: Callable[[], Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        make()

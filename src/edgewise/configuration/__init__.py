@@ -7,7 +7,9 @@ from edgewise.configuration.choices import Natural as Natural
 from edgewise.configuration.choices import NonNegative as NonNegative
 from edgewise.configuration.choices import OneOf as OneOf
 from edgewise.configuration.choices import Option as Option
+from edgewise.configuration.choices import Portion as Portion
 from edgewise.configuration.choices import Positive as Positive
+from edgewise.configuration.choices import Real as Real
 from edgewise.configuration.choices import Share as Share
 from edgewise.configuration.choices import Text as Text
 from edgewise.configuration.choices import descriptions as descriptions
@@ -18,6 +20,7 @@ from edgewise.configuration.conversion import convert as convert
 from edgewise.configuration.conversion import known as known
 from edgewise.configuration.conversion import known_options as known_options
 from edgewise.configuration.conversion import plain as plain
+from edgewise.configuration.conversion import require as require
 from edgewise.configuration.conversion import typed as typed
 from edgewise.configuration.reading import parse_yaml as parse_yaml
 from edgewise.configuration.reading import read_yaml as read_yaml

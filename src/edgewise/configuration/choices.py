@@ -78,6 +78,8 @@ Natural = Annotated[int, Bounds(at_least=0)]
 Positive = Annotated[float, Bounds(above=0)]
 NonNegative = Annotated[float, Bounds(at_least=0)]
 Share = Annotated[float, Bounds(at_least=0, below=1)]
+Portion = Annotated[float, Bounds(at_least=0, at_most=1)]
+Real = Annotated[float, Bounds()]
 
 
 class Text(str):

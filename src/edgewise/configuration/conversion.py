@@ -2,10 +2,11 @@
 
 import dataclasses
 import inspect
+import operator
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -43,6 +44,25 @@ def known(what: str, name: object, table: Collection[str]) -> None:
         raise ConfigError(
             f"{what} {_shown(name)} is unknown{nearest(name, table) or ':'} choose one of {', '.join(table)}"
         )
+
+
+def require(owner: object, kind: Any, **arguments: Any) -> None:
+    """Refuse arguments of a constructor that are no `Count`, `Share` or the like, whichever kind is given.
+
+    Example
+        >>> from edgewise.configuration import Count
+        >>> require(object(), Count, heads=2, width=2.5)
+        Traceback (most recent call last):
+            ...
+        edgewise.errors.ConfigError: object: width must be a whole number, at least 1, not 2.5
+    """
+    number, bounds = (_whole if kind.__origin__ is int else _finite), kind.__metadata__[0]
+    for name, value in arguments.items():
+        given = number(value)
+        if given is None or given not in bounds:
+            what = "a whole number" if number is _whole else "a finite number"
+            right = f"{what}, {bounds}" if str(bounds) else what
+            raise ConfigError(f"{type(owner).__name__}: {name} must be {right}, not {_shown(value)}")
 
 
 def known_options(target: str, given: Collection[Any], options: Collection[str]) -> None:
@@ -236,6 +256,28 @@ def _described(hint: Any) -> str:
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(_described(part) for part in get_args(hint))
     return "a list" if get_origin(hint) in (list, tuple, Sequence) else "a mapping"
+
+
+def _whole(value: Any) -> int | None:
+    """An int, or a number of NumPy's or PyTorch's that is one, as an int; None for anything else."""
+    try:
+        number = None if _is_truth(value) else operator.index(value)
+    except (TypeError, RuntimeError):  # a tensor of several numbers, or of fractions
+        return None
+    return number if _is_whole(number) else None
+
+
+def _finite(value: Any) -> float | None:
+    try:
+        value = value.detach() if hasattr(value, "detach") else value
+        number = float(value) if hasattr(value, "__float__") and not _is_truth(value) else inf
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        return None
+    return number if isfinite(number) else None
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
 
 
 def _is_whole(value: object) -> bool:

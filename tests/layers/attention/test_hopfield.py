@@ -184,7 +184,7 @@ def test_the_number_of_patterns_that_fit_grows_exponentially_with_their_dimensio
 
 @pytest.mark.parametrize("beta", [0.0, -1.0])
 def test_beta_must_be_positive(beta):
-    with pytest.raises(ConfigError, match="positive"):
+    with pytest.raises(ConfigError, match="beta must be a finite number, above 0"):
         ContinuousHopfield(torch.eye(2), beta)
 
 
@@ -270,7 +270,7 @@ def test_retrieval_stops_where_nothing_moves():
     ],
 )
 def test_impossible_settings_are_refused(build):
-    with pytest.raises(ConfigError, match=r"at least one|at least 1|do not divide|must divide"):
+    with pytest.raises(ConfigError, match=r"at least 1|do not divide"):
         build()
 
 

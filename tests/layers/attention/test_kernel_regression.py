@@ -42,5 +42,5 @@ def test_with_more_points_it_comes_nearer_to_the_function():
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
 def test_sigma_must_be_positive(sigma):
-    with pytest.raises(ConfigError, match="positive"):
+    with pytest.raises(ConfigError, match="sigma must be a finite number, above 0"):
         KernelRegression(sigma)

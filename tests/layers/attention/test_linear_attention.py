@@ -286,5 +286,5 @@ def test_each_layer_draws_its_own():
 
 
 def test_no_features_are_refused():
-    with pytest.raises(ConfigError, match="at least one"):
+    with pytest.raises(ConfigError, match="count must be a whole number, at least 1"):
         PositiveFeatures(4, 0)

@@ -201,9 +201,9 @@ def test_no_matrix_of_pairs_is_ever_written(pattern):
 
 def test_what_cannot_be_is_refused():
     for options in ({"count": 0}, {"decay": 1.5}):
-        with pytest.raises(ConfigError, match="at least one cluster"):
+        with pytest.raises(ConfigError, match=r"count must be .* at least 1|decay must be .* at most 1"):
             Centroids(2, 4, **options)
-    with pytest.raises(ConfigError, match="size=0"):
+    with pytest.raises(ConfigError, match="size must be a whole number, at least 1, not 0"):
         RoutingAttention(8, 2, size=0)
 
 

@@ -123,7 +123,7 @@ def test_a_convolution_is_the_sum_of_the_coupled_messages(backend, reduce):
 
 @pytest.mark.parametrize("wrong", [{"types": 4}, {"types": -1}, {"types": 1, "filters": 3}, {"filters": -1}])
 def test_a_coupling_out_of_range_is_refused(wrong):
-    with pytest.raises(ConfigError, match="from 0 to"):
+    with pytest.raises(ConfigError, match="at least 0 and at most"):
         Coupling(**wrong)
 
 

@@ -2,7 +2,7 @@ import networkx
 import pytest
 import torch
 
-from edgewise import Graph, GraphError, complete
+from edgewise import ConfigError, Graph, GraphError, complete
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
 from edgewise.layers import (
@@ -140,5 +140,5 @@ def test_receivers_must_be_the_senders(kind):
 
 @pytest.mark.parametrize("count", [-1, 2.5, True])
 def test_the_number_of_eigenvalues_is_a_whole_number_from_0(count):
-    with pytest.raises(GraphError, match="count must be"):
+    with pytest.raises(ConfigError, match="count must be"):
         EigenspaceEncoding(4, count)

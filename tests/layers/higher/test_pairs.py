@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import Graph, GraphError
+from edgewise import ConfigError, Graph
 from edgewise.layers import PPGN, PairProduct
 from edgewise.layers.higher.pairs import products
 from layers.parity import assert_parity, leaf, messy_graph
@@ -63,5 +63,5 @@ def test_ppgn_is_the_equation():
 
 @pytest.mark.parametrize("depth", [-1, 1.5, True])
 def test_the_number_of_blocks_is_a_whole_number_from_0(depth):
-    with pytest.raises(GraphError, match="depth must be"):
+    with pytest.raises(ConfigError, match="depth must be"):
         PPGN(3, 4, depth=depth)

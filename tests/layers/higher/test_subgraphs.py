@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import Graph, GraphError
+from edgewise import ConfigError, Graph
 from edgewise.layers import GIN, I2GNN, MLP, PPGN, Marked
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -72,5 +72,5 @@ def test_a_marked_gin_tells_apart_what_gin_does_not():
 @pytest.mark.parametrize("name", ["depth", "hops"])
 @pytest.mark.parametrize("wrong", [-1, 1.5, True])
 def test_counts_are_whole_numbers_from_0(name, wrong):
-    with pytest.raises(GraphError, match=f"{name} must be"):
+    with pytest.raises(ConfigError, match=f"{name} must be"):
         I2GNN(3, 4, **{name: wrong})

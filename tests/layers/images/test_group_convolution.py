@@ -232,9 +232,9 @@ def test_features_that_do_not_fit_are_refused(shape):
 
 
 def test_impossible_options_are_refused():
-    with pytest.raises(ConfigError, match="rotations must be at least 1"):
+    with pytest.raises(ConfigError, match="rotations must be a whole number, at least 1"):
         PlaneGroup(0)
-    with pytest.raises(ConfigError, match="radius must be finite"):
+    with pytest.raises(ConfigError, match="radius must be a finite number, at least 0"):
         LiftingConvolution(P4, 1, 1, radius=-1.0)
-    with pytest.raises(ConfigError, match="reduce must be max or mean"):
+    with pytest.raises(ConfigError, match=r"reduce .* choose one of max, mean"):
         GroupPooling("sum")

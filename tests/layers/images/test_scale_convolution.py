@@ -116,7 +116,7 @@ def test_mistakes_are_refused():
         convolution(Graph.from_edge_index([[0], [1]], num_nodes=2), torch.zeros(2, 1, 1))
     with pytest.raises(ShapeError, match="16 nodes at some scales with 1 channels"):
         convolution(disc(4, 4), torch.zeros(16, 2, 3))
-    with pytest.raises(ConfigError, match="at least one level"):
+    with pytest.raises(ConfigError, match="levels must be a whole number, at least 1"):
         ScaleSpace(0)
-    with pytest.raises(ConfigError, match="reach=0"):
+    with pytest.raises(ConfigError, match="reach must be a whole number, at least 1, not 0"):
         ScaleConvolution(1, 1, reach=0)

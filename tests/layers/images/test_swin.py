@@ -68,7 +68,7 @@ def test_pixels_in_no_rows_are_refused():
     layer = WindowAttention(4, 1, columns=4, size=2)
     with pytest.raises(ShapeError, match="10 pixels do not make rows of 4"):
         layer(window(10, 1), torch.randn(10, 4))
-    with pytest.raises(ConfigError, match="must be at least 1"):
+    with pytest.raises(ConfigError, match="must be a whole number, at least 1"):
         WindowAttention(4, 1, columns=0, size=2)
 
 

@@ -128,7 +128,7 @@ def test_nothing_is_as_large_as_all_pairs_of_nodes():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="at least 1"):
+    with pytest.raises(ConfigError, match="clusters must be a whole number, at least 1"):
         ClusterAssignment(3, 0)
     with pytest.raises(ShapeError, match=r"s is .*\[\*, 7, C\], a row for each"):
         min_cut_pool(messy_graph(), torch.zeros(7, 2), torch.zeros(6, 2))

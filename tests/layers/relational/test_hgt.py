@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_said() -> None:
         layer(graph, x.float(), e, types)
     with pytest.raises(ConfigError, match="3 heads do not divide 4 outputs"):
         HGT(3, 4, heads=3)
-    with pytest.raises(ConfigError, match="relations=0 and kinds=1 must be at least 1"):
+    with pytest.raises(ConfigError, match="relations must be a whole number, at least 1, not 0"):
         HGT(3, 4, relations=0)
     with pytest.raises(GraphError, match="attention over relations reads a whole graph"):
         layer(Partition.__new__(Partition), x, e, types)

@@ -121,5 +121,5 @@ def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ShapeError):
         layer(graph, x[:, :2], kinds)
     for relations, bases in ((0, 0), (2, 3), (2, -1)):
-        with pytest.raises(ConfigError, match="must be at least 1"):
+        with pytest.raises(ConfigError, match="must be a whole number, at least"):
             RGCN(3, 4, relations, bases)

@@ -129,7 +129,7 @@ def test_depth_one_is_one_layer():
         (NODES, {"layer": Choice("gat", {"heads": 3})}, "3 heads do not divide a width of 16"),
         (NODES, {"layer": "gcnii", "connection": "concatenate", "depth": 4}, "gcnii' keeps its width"),
         (NODES, {"layer": Choice("gcnii", {"decay": -1.0}), "depth": 3}, "decay=-1.0 must be at least 0"),
-        (NODES, {"layer": Choice("gcnii", {"alpha": 2.0}), "depth": 3}, "alpha=2.0 must be a share"),
+        (NODES, {"layer": Choice("gcnii", {"alpha": 2.0}), "depth": 3}, "alpha must be .* at most 1, not 2.0"),
         (NODES, {"depth": 0}, "at least 1"),
         (NODES, {"readout": "mean"}, "one output per node"),
         (GRAPHS, {}, "choose a readout"),

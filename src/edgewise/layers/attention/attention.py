@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, Share, require
 from edgewise.errors import ConfigError, ShapeError, a_kind
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
@@ -156,9 +157,11 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         shared = heads if key_value_heads is None else key_value_heads
-        if heads < 1 or width < 1 or width % heads:
+        require(self, Count, width=width, heads=heads, key_value_heads=shared)
+        require(self, Share, dropout=dropout)
+        if width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
-        if shared < 1 or heads % shared:
+        if heads % shared:
             raise ConfigError(f"{shared} key/value heads do not divide {heads} heads")
         self.channels = width // heads
         self.split = (heads, shared, shared)
@@ -290,8 +293,7 @@ class GroupedAttention(PositionalAttention, Generic[Grouping]):
         bias: bool = True,
     ) -> None:
         super().__init__(width, heads, rotary=rotary, bias=bias)
-        if size < 1:
-            raise ConfigError(f"size={size}: a group has at least one node")
+        require(self, Count, size=size)
         self.grouping = self.default_grouping() if grouping is None else grouping
         self.size = size
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, require
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
 from edgewise.layers.plain.examples import Example
@@ -36,8 +36,7 @@ class BahdanauAttention(nn.Module):
 
     def __init__(self, width: int, memory: int, hidden: int) -> None:
         super().__init__()
-        if min(width, memory, hidden) < 1:
-            raise ConfigError(f"width={width}, memory={memory} and hidden={hidden} must be at least 1")
+        require(self, Count, width=width, memory=memory, hidden=hidden)
         self.query = Linear(width, hidden, bias=False)
         self.key = Linear(memory, hidden)
         self.score = nn.Linear(hidden, 1, bias=False)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Positive, Real, require
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.checks import shown
@@ -159,8 +160,7 @@ class ContinuousHopfield:
     """
 
     def __init__(self, patterns: Tensor, beta: float) -> None:
-        if not beta > 0:
-            raise ConfigError(f"beta must be positive, not {beta}")
+        require(self, Positive, beta=beta)
         self.patterns = patterns
         self.beta = beta
 
@@ -232,10 +232,10 @@ class HopfieldAttention(MultiHeadAttention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        if steps < 1:
-            raise ConfigError(f"steps={steps}: there must be at least one step")
+        require(self, Count, steps=steps)
         self.steps = steps
         self.beta = self.channels**-0.5 if beta is None else beta
+        require(self, Real, beta=self.beta)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         return Dot(scale=self.beta)
@@ -271,13 +271,15 @@ class HopfieldPooling(nn.Module):
 
     def __init__(self, width: int, heads: int = 1, steps: int = 1, beta: float | None = None) -> None:
         super().__init__()
-        if heads < 1 or width < 1 or width % heads or steps < 1:
-            raise ConfigError(f"{heads} heads must divide a width of {width}, and steps={steps} be at least 1")
+        require(self, Count, width=width, heads=heads, steps=steps)
+        if width % heads:
+            raise ConfigError(f"{heads} heads do not divide a width of {width}")
         self.query = nn.Parameter(torch.empty(heads, width // heads))
         self.projection = Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
         self.steps = steps
         self.beta = (width // heads) ** -0.5 if beta is None else beta
+        require(self, Real, beta=self.beta)
         nn.init.normal_(self.query)
         for linear in (self.projection, self.output):
             nn.init.xavier_uniform_(linear.weight)
@@ -320,16 +322,16 @@ class HopfieldLookup(nn.Module):
         self, width: int, heads: int = 1, memories: int = 16, steps: int = 1, beta: float | None = None
     ) -> None:
         super().__init__()
-        if heads < 1 or width < 1 or width % heads or steps < 1 or memories < 1:
-            raise ConfigError(
-                f"{heads} heads must divide a width of {width}; steps={steps} and memories={memories} be at least 1"
-            )
+        require(self, Count, width=width, heads=heads, memories=memories, steps=steps)
+        if width % heads:
+            raise ConfigError(f"{heads} heads do not divide a width of {width}")
         channels = width // heads
         self.query = Linear(width, width, bias=False)
         self.keys = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.values = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.steps = steps
         self.beta = channels**-0.5 if beta is None else beta
+        require(self, Real, beta=self.beta)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x, sparse=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Positive, require
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Gaussian, attend
 from edgewise.layers.plain.examples import Example
@@ -31,8 +31,7 @@ class KernelRegression(nn.Module):
 
     def __init__(self, sigma: float = 1.0) -> None:
         super().__init__()
-        if not sigma > 0:
-            raise ConfigError(f"sigma must be positive, not {sigma}")
+        require(self, Positive, sigma=sigma)
         self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
 
     def forward(self, graph: Graph, x: Tensor, v: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, require
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.rule import Causal
 from edgewise.kernels import Kernel
@@ -122,8 +122,7 @@ class PositiveFeatures(nn.Module):
 
     def __init__(self, channels: int, count: int = 64, orthogonal: bool = True) -> None:
         super().__init__()
-        if count < 1:
-            raise ConfigError(f"count={count}: there must be at least one random feature")
+        require(self, Count, channels=channels, count=count)
         self.orthogonal = orthogonal
         self.register_buffer("omega", torch.empty(count, channels))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each

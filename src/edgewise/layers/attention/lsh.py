@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, require
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
@@ -41,8 +42,9 @@ class AngularHash(nn.Module):
 
     def __init__(self, channels: int, buckets: int = 16, rounds: int = 2) -> None:
         super().__init__()
-        if rounds < 1 or not (buckets == 1 or (buckets > 1 and buckets % 2 == 0)):
-            raise ConfigError(f"buckets={buckets} must be 1 or even, and rounds={rounds} at least 1")
+        require(self, Count, channels=channels, buckets=buckets, rounds=rounds)
+        if buckets > 1 and buckets % 2:
+            raise ConfigError(f"AngularHash: buckets must be 1 or even, not {buckets}")
         self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
         if not self.drawn.is_meta:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Positive, require
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
@@ -82,6 +83,8 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, channels: int, base: float = 10000.0) -> None:
         super().__init__()
+        require(self, Count, channels=channels)
+        require(self, Positive, base=base)
         if channels % 2:
             raise ConfigError(f"sinusoidal positions come in pairs (sin, cos): channels={channels} must be even")
         self.channels = channels
@@ -119,6 +122,7 @@ class Learned(nn.Module):
 
     def __init__(self, length: int, channels: int) -> None:
         super().__init__()
+        require(self, Count, length=length, channels=channels)
         self.weight = nn.Parameter(torch.empty(length, channels))
         nn.init.normal_(self.weight, std=0.02)
 
@@ -163,6 +167,8 @@ class Rotary(nn.Module):
 
     def __init__(self, channels: int, base: float = 10000.0, stretch: float = 1.0) -> None:
         super().__init__()
+        require(self, Count, channels=channels)
+        require(self, Positive, base=base, stretch=stretch)
         if channels % 2:
             raise ConfigError(f"rotary positions turn pairs of channels: channels={channels} must be even")
         self.channels, self.base, self.stretch = channels, base, stretch

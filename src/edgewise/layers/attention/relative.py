@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, require
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
@@ -146,6 +147,7 @@ class Buckets:
     both: bool = True
 
     def __post_init__(self) -> None:
+        require(self, Count, count=self.count, reach=self.reach)
         side = self.count // 2 if self.both else self.count
         if side < 2 or self.reach <= side // 2:
             raise ConfigError(f"{self} has too few buckets, or a reach of no more than its {side // 2} exact distances")
@@ -251,8 +253,7 @@ class ShawAttention(PositionalAttention):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
-        if reach < 1:
-            raise ConfigError(f"reach={reach} distinguishes no distances: it must be at least 1")
+        require(self, Count, reach=reach)
         self.reach = reach
         self.a_key = nn.Parameter(torch.empty(2 * reach + 1, self.channels))
         self.a_value = nn.Parameter(torch.empty(2 * reach + 1, self.channels))

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, Portion, require
 from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
 from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
@@ -45,8 +45,8 @@ class Centroids(nn.Module):
 
     def __init__(self, heads: int, channels: int, count: int = 8, decay: float = 0.999) -> None:
         super().__init__()
-        if count < 1 or not 0 <= decay <= 1:
-            raise ConfigError(f"there must be at least one cluster and a decay in [0, 1], not {count} and {decay}")
+        require(self, Count, heads=heads, channels=channels, count=count)
+        require(self, Portion, decay=decay)
         self.decay = decay
         self.register_buffer("means", functional.layer_norm(torch.randn(heads, count, channels), (channels,)))
         self._states = States[Tensor]()  # the means that a call read

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, GraphError
+from edgewise.configuration import Count, Positive, require
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, laid_out
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached
@@ -59,8 +60,8 @@ class BlockSort(nn.Module):
 
     def __init__(self, heads: int, channels: int, temperature: float = 0.75, iterations: int = 8) -> None:
         super().__init__()
-        if not temperature > 0 or iterations < 1:
-            raise ConfigError(f"temperature={temperature} must be positive and iterations={iterations} at least 1")
+        require(self, Count, heads=heads, channels=channels, iterations=iterations)
+        require(self, Positive, temperature=temperature)
         self.temperature, self.iterations = temperature, iterations
         self.W = nn.Parameter(torch.randn(heads, channels, channels) / channels)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Share, chosen, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
@@ -74,6 +74,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, activation: str = "gelu", bias: bool = True) -> None:
         super().__init__()
+        require(self, Count, width=width, hidden=hidden)
         self.up = Linear(width, hidden, bias)
         self.down = Linear(hidden, width, bias)
         self.activation = chosen("activation", activation, ACTIVATIONS)
@@ -102,6 +103,7 @@ class GatedFeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, bias: bool = True, activation: str = "silu") -> None:
         super().__init__()
+        require(self, Count, width=width, hidden=hidden)
         self.activation = chosen("activation", activation, ACTIVATIONS)
         self.gate_and_value = Linear(width, 2 * hidden, bias)
         self.down = Linear(hidden, width, bias)
@@ -130,6 +132,8 @@ class TransformerBlock(nn.Module):
         self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
     ) -> None:
         super().__init__()
+        require(self, Count, width=width)
+        require(self, Share, dropout=dropout)
         self.norm_1 = chosen("norm", norm, NORMS)(width)
         self.attention = attention
         self.norm_2 = chosen("norm", norm, NORMS)(width)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
@@ -98,6 +99,7 @@ class DynamicEdgeConv(nn.Module):
 
     def __init__(self, mlp: MLP, k: int) -> None:
         super().__init__()
+        require(self, Count, k=k)
         self.mlp = mlp
         self.k = k
 

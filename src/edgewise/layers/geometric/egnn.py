@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Natural, chosen, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
@@ -27,13 +27,15 @@ class EdgeMLP(nn.Module):
 
     def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
         super().__init__()
+        require(self, Count, channels=channels, hidden=hidden)
+        require(self, Natural, edges=edges)
         self.receiver = Linear(channels, hidden)
         self.sender = Linear(channels, hidden, bias=False)
         self.edge = Linear(edges, hidden, bias=False) if edges else None
         self.second = Linear(hidden, hidden)
         self.activation = chosen("activation", activation, ACTIVATIONS)
         for block in (self.receiver, self.sender, self.edge):  # as one map of the whole concatenation would be drawn
-            bound = max(1, 2 * channels + edges) ** -0.5
+            bound = (2 * channels + edges) ** -0.5
             for weight in () if block is None else block.parameters():
                 nn.init.uniform_(weight, -bound, bound)
 
@@ -68,6 +70,8 @@ class MessageNetwork(nn.Module):
 
     def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
         super().__init__()
+        require(self, Count, channels=channels, hidden=hidden)
+        require(self, Natural, edges=edges)
         self.phi_e = EdgeMLP(channels, hidden, edges, activation)
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
@@ -111,6 +115,8 @@ class EGNN(nn.Module):
 
     def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
         super().__init__()
+        require(self, Count, channels=channels, hidden=hidden)
+        require(self, Natural, edges=edges)
         self.phi_e = EdgeMLP(channels, hidden, 1 + edges, activation)
         self.phi_x = _positions_mlp(hidden, activation)
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)

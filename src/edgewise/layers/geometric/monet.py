@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -36,6 +37,7 @@ class DegreeCoordinates(nn.Module):
 
     def __init__(self, dimensions: int) -> None:
         super().__init__()
+        require(self, Count, dimensions=dimensions)
         self.linear = nn.Linear(2, dimensions)
 
     def forward(self, graph: Graph, dtype: torch.dtype, paired: bool = False) -> Tensor:
@@ -79,6 +81,7 @@ class MoNet(nn.Module):
         self, inputs: int, outputs: int, kernels: int = 3, dimensions: int = 2, coordinates: nn.Module | None = None
     ) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs, kernels=kernels, dimensions=dimensions)
         self.theta = Linear(inputs, kernels * outputs, bias=False)
         self.mean = nn.Parameter(torch.empty(kernels, dimensions))
         self.deviation = nn.Parameter(torch.empty(kernels, dimensions))

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, require
 from edgewise.graphs import Graph
 from edgewise.kernels import collect
 from edgewise.layers.geometric.geometry import beside, check_places, displacements, lengths, log_lengths
@@ -36,6 +37,8 @@ class RadialField(nn.Module):
 
     def __init__(self, hidden: int, edges: int = 0, activation: str = "silu") -> None:
         super().__init__()
+        require(self, Count, hidden=hidden)
+        require(self, Natural, edges=edges)
         self.phi_rf = begin_small(MLP([1 + edges, hidden, 1], activation))
         self.phi_v = MLP([1, hidden, 1], activation)
 

@@ -1,11 +1,12 @@
 """SchNet: convolution with filters that are functions of the distance, so that atoms may be anywhere."""
 
-from math import inf, pi
+from math import pi
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Bounds, Count, Positive, require
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
@@ -41,9 +42,9 @@ class SchNet(nn.Module):
 
     def __init__(self, channels: int, filters: int, gaussians: int = 50, cutoff: float = 10.0) -> None:
         super().__init__()
-        if not 0 < cutoff < inf or gaussians < 2 or min(channels, filters) < 1:
-            sizes = f"channels={channels}, filters={filters} and cutoff={cutoff}"
-            raise ConfigError(f"{sizes} must be positive, the cutoff finite, and gaussians={gaussians} at least 2")
+        require(self, Count, channels=channels, filters=filters)
+        require(self, Annotated[int, Bounds(at_least=2)], gaussians=gaussians)
+        require(self, Positive, cutoff=cutoff)
         self.cutoff, self.gaussians = cutoff, gaussians
         self.into = Linear(channels, filters, bias=False)
         self.filters = nn.ModuleList([Linear(gaussians, filters), Linear(filters, filters)])

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Bounds, Count, Natural, require
 from edgewise.errors import ConfigError, EdgewiseError, ShapeError, installing
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import whole_number
@@ -56,10 +57,9 @@ class Coupling:
     chiral: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.types <= LARGEST:
-            raise ConfigError(f"features have types from 0 to {LARGEST}: types={self.types} is none of them")
-        if self.filters is not None and not 0 <= self.filters <= 2 * self.types:
-            raise ConfigError(f"filters={self.filters} must be from 0 to 2 types = {2 * self.types}")
+        require(self, Annotated[int, Bounds(at_least=0, at_most=LARGEST)], types=self.types)
+        if self.filters is not None:
+            require(self, Annotated[int, Bounds(at_least=0, at_most=2 * self.types)], filters=self.filters)
 
     @property
     def most(self) -> int:
@@ -240,6 +240,8 @@ class RadialWeights(nn.Module):
 
     def __init__(self, channels: int, hidden: int, edges: int, paths: int) -> None:
         super().__init__()
+        require(self, Count, channels=channels, hidden=hidden, paths=paths)
+        require(self, Natural, edges=edges)
         self.channels = channels
         self.network = MLP([1 + edges, hidden, hidden, paths * channels], "silu")
 
@@ -261,6 +263,10 @@ class TypedLinear(nn.Module):
 
     def __init__(self, inputs: Sequence[int], outputs: Sequence[int], bias: bool = False) -> None:
         super().__init__()
+        if len(inputs) != len(outputs):
+            raise ConfigError(f"TypedLinear: inputs has {len(inputs)} types of features, and outputs {len(outputs)}")
+        for name, given in (("inputs", inputs), ("outputs", outputs)):
+            require(self, Natural, **{f"{name}[{kind}]": size for kind, size in enumerate(given)})
         sizes = enumerate(zip(inputs, outputs, strict=True))
         self.maps = nn.ModuleList(Linear(into, out, bias and kind == 0) for kind, (into, out) in sizes)
 
@@ -288,6 +294,8 @@ class Gate(nn.Module):
 
     def __init__(self, channels: int, types: int) -> None:
         super().__init__()
+        require(self, Count, channels=channels)
+        require(self, Natural, types=types)
         self.gates = Linear(channels, types * channels) if types else None
 
     def forward(self, h: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, require
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, attend, collect, edges_as_senders
@@ -46,6 +47,8 @@ class TFN(nn.Module):
 
     def __init__(self, channels: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS) -> None:
         super().__init__()
+        require(self, Count, channels=channels, hidden=hidden)
+        require(self, Natural, edges=edges)
         each = [channels] * (coupling.types + 1)
         self.coupling = coupling
         self.radial = RadialWeights(channels, hidden, edges, sum(coupling.paths))
@@ -96,7 +99,9 @@ class SE3Attention(nn.Module):
         self, channels: int, heads: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS
     ) -> None:
         super().__init__()
-        if heads < 1 or channels < 1 or channels % heads:
+        require(self, Count, channels=channels, heads=heads, hidden=hidden)
+        require(self, Natural, edges=edges)
+        if channels % heads:
             raise ConfigError(f"{heads} heads do not divide {channels} channels")
         each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
         self.coupling, self.heads = coupling, heads

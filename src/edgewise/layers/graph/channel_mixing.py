@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, require
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
@@ -36,11 +37,12 @@ class ACM(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
         self.channels = Linear(inputs, 3 * outputs, bias=False)
         self.scores = nn.Parameter(torch.empty(3, outputs))
         self.mix = nn.Parameter(torch.empty(3, 3))
         for part in self.channels.weight.data.chunk(3):
-            nn.init.uniform_(part, -(max(1, outputs) ** -0.5), max(1, outputs) ** -0.5)
+            nn.init.uniform_(part, -(outputs**-0.5), outputs**-0.5)
         nn.init.uniform_(self.scores, -1, 1)
         nn.init.uniform_(self.mix, -(3**-0.5), 3**-0.5)
 

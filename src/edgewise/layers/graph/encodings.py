@@ -1,13 +1,13 @@
 """Encodings of nodes by the shape of the graph around them: what a transformer on a graph reads for positions."""
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Bounds, Count, Natural, require
 from edgewise.graphs import Graph, Partition
-from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
@@ -57,7 +57,8 @@ class DiffusionEncoding(nn.Module):
 
     def __init__(self, steps: int) -> None:
         super().__init__()
-        self.steps = whole_number(steps, "steps")
+        require(self, Natural, steps=steps)
+        self.steps = steps
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         return mixed_orders(graph, x, self.steps)
@@ -92,6 +93,7 @@ class LaplacianEncoding(nn.Module):
 
     def __init__(self, width: int, count: int) -> None:
         super().__init__()
+        require(self, Count, width=width, count=count)
         self.linear = nn.Linear(count, width, bias=False)
         self.count = count
 
@@ -131,6 +133,7 @@ class SignInvariantEncoding(nn.Module):
 
     def __init__(self, width: int, count: int, hidden: int = 16) -> None:
         super().__init__()
+        require(self, Count, width=width, count=count, hidden=hidden)
         self.phi = MLP([2, hidden, hidden], "gelu")
         self.rho = MLP([count * hidden, width, width], "gelu")
         self.count = count
@@ -170,9 +173,11 @@ class EigenspaceEncoding(nn.Module):
 
     def __init__(self, width: int, count: int, hidden: int = 16) -> None:
         super().__init__()
+        require(self, Count, width=width, hidden=hidden)
+        require(self, Natural, count=count)
         self.phi = MLP([2, hidden, hidden], "gelu")
         self.rho = MLP([hidden, width, width], "gelu")
-        self.count = whole_number(count, "count")
+        self.count = count
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         W = self.rho.maps[-1][0]
@@ -210,6 +215,7 @@ class RandomWalkEncoding(nn.Module):
 
     def __init__(self, width: int, steps: int) -> None:
         super().__init__()
+        require(self, Count, width=width, steps=steps)
         self.linear = nn.Linear(steps, width)
         self.steps = steps
 
@@ -228,7 +234,8 @@ class CliqueEncoding(nn.Module):
     Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
     Symbols     linear = W, b; largest = k
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      GraphError for a graph whose receivers are not its senders, or cliques of less than three nodes
+    Errors      GraphError for a graph whose receivers are not its senders; ConfigError for cliques of less than
+                three nodes
     Edge cases  directions and self-loops do not count
     Cost        O(N k width); the cliques are listed once for each batch
     Reference   Bouritsas et al., "Improving graph neural network expressivity via subgraph isomorphism counting", 2020
@@ -243,7 +250,9 @@ class CliqueEncoding(nn.Module):
 
     def __init__(self, width: int, largest: int = 5) -> None:
         super().__init__()
-        self.linear = nn.Linear(whole_number(largest, "largest", least=3) - 2, width)
+        require(self, Annotated[int, Bounds(at_least=3)], largest=largest)
+        require(self, Count, width=width)
+        self.linear = nn.Linear(largest - 2, width)
         self.largest = largest
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, Share, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeInput, EdgeVectors, GatedAdditive, attend
@@ -26,6 +27,9 @@ class AdditiveAttention(nn.Module):
         edges: int = 0,
     ) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs, heads=heads)
+        require(self, Natural, edges=edges)
+        require(self, Share, dropout=dropout)
         self.concatenate, self.dropout = concatenate, dropout
         self.draw_weights(inputs, heads, outputs)
         self.edge = Linear(edges, heads * outputs, bias=False) if edges else None

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
@@ -46,6 +47,8 @@ class GatedGCN(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, edges: int = 0) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
+        require(self, Natural, edges=edges)
         self.nodes = Linear(inputs, 4 * outputs)
         self.edges = Linear(edges, outputs, bias=False) if edges else None
 
@@ -98,6 +101,8 @@ class EdgeStream(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, edges: int = 0) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
+        require(self, Natural, edges=edges)
         self.convolution = GatedGCN(inputs, outputs, edges)
         self.norm = BatchNorm(outputs)
 

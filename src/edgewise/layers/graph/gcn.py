@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Count, Portion, require
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
@@ -110,6 +111,7 @@ class GCN(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
         self.linear = Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         self.narrows = outputs <= inputs
@@ -182,11 +184,8 @@ class GCNII(nn.Module):
 
     def __init__(self, channels: int, alpha: float = 0.1, beta: float = 0.4) -> None:
         super().__init__()
-        if channels < 1:
-            raise ConfigError(f"channels={channels} must be at least 1")
-        for name, value in (("alpha", alpha), ("beta", beta)):
-            if not 0 <= value <= 1:
-                raise ConfigError(f"{name}={value} must be a share, from 0 to 1")
+        require(self, Count, channels=channels)
+        require(self, Portion, alpha=alpha, beta=beta)
         self.alpha, self.beta = alpha, beta
         self.linear = Linear(channels, channels, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Natural, Real, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
@@ -50,6 +51,7 @@ class GIN(nn.Module):
 
     def __init__(self, mlp: MLP, epsilon: float = 0.0) -> None:
         super().__init__()
+        require(self, Real, epsilon=epsilon)
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
 
@@ -101,6 +103,8 @@ class GINE(nn.Module):
 
     def __init__(self, mlp: MLP, edges: int = 0, epsilon: float = 0.0) -> None:
         super().__init__()
+        require(self, Natural, edges=edges)
+        require(self, Real, epsilon=epsilon)
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
         first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]

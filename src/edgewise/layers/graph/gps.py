@@ -5,7 +5,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Share, chosen, require
 from edgewise.graphs import Graph
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
@@ -51,6 +51,8 @@ class GPS(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        require(self, Count, width=width)
+        require(self, Share, dropout=dropout)
         self.messages = local
         self.attention = attention
         self.feed_forward = feed_forward

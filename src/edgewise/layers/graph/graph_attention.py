@@ -1,15 +1,14 @@
 """Attention of graph transformers: over edges with features, over all nodes with what the graph adds to the score."""
 
-from typing import ClassVar, NoReturn
+from typing import Annotated, ClassVar, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import chosen
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Bounds, Count, Natural, Real, Share, chosen, known, require
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
-from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
@@ -95,6 +94,7 @@ class GraphAttention(WholeGraphAttention):
 
     def __init__(self, width: int, heads: int, edges: int = 0, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
+        require(self, Natural, edges=edges)
         self.edge = Linear(edges, width, bias) if edges else None
         self.edge_output = nn.Linear(width, edges, bias) if edges else None
 
@@ -147,8 +147,9 @@ class EdgeTransformerBlock(nn.Module):
 
     def __init__(self, width: int, heads: int, norm: str = "layer", order: str = "post", dropout: float = 0.0) -> None:
         super().__init__()
-        if order not in ("pre", "post"):
-            raise ConfigError(f"order {order!r} is unknown: choose one of pre, post")
+        known("order", order, ("pre", "post"))
+        require(self, Count, width=width, heads=heads)
+        require(self, Share, dropout=dropout)
         self.attention = GraphAttention(width, heads, edges=width, dropout=dropout)
         self.feed_forward, self.edge_feed_forward = (FeedForward(width, 2 * width, "relu") for _ in range(2))
         self.norms = nn.ModuleList(chosen("norm", norm, NORMS)(width) for _ in range(4))
@@ -218,8 +219,8 @@ class GraphormerAttention(WholeGraphAttention):
     Symbols     distance [most + 2, H] = b; φ(i, j) = number of edges from j to i, the last row where it is more than
                 `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
     Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; GraphError for a `most` below 0; ShapeError where x
-                or e does not fit, or for a cache
+    Errors      ConfigError for heads that do not divide the width, or a `most` below 0; ShapeError where x or e does
+                not fit, or for a cache
     Edge cases  members of a batch do not attend to each other; c_ij is 0 for i = j and where φ is the last row; where
                 several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are computed once for each batch
@@ -241,7 +242,7 @@ class GraphormerAttention(WholeGraphAttention):
         self, width: int, heads: int, most: int = 8, edges: int = 0, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        most = whole_number(most, "most")
+        require(self, Natural, most=most, edges=edges)
         self.distance = nn.Parameter(torch.zeros(most + 2, heads))
         self.path = nn.Parameter(torch.randn(most, edges, heads) * 0.02) if edges else None
         self.most = most
@@ -296,6 +297,8 @@ class CentralityEncoding(nn.Module):
 
     def __init__(self, width: int, largest: int = 64) -> None:
         super().__init__()
+        require(self, Count, width=width)
+        require(self, Natural, largest=largest)
         self.in_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
         self.out_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
 
@@ -337,10 +340,9 @@ class KernelAttention(WholeGraphAttention):
         self, width: int, heads: int, kernel: str = "diffusion", beta: float = 1.0, steps: int = 3, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, dropout=dropout)
-        if kernel not in ("diffusion", "random-walk"):
-            raise ConfigError(f"kernel {kernel!r} is unknown: choose one of diffusion, random-walk")
-        if kernel == "random-walk" and not (0 < beta <= 1 and steps >= 1):
-            raise ConfigError(f"a random walk needs 0 < beta <= 1 and steps of at least 1, not {beta} and {steps}")
+        known("kernel", kernel, ("diffusion", "random-walk"))
+        require(self, Real if kernel == "diffusion" else Annotated[float, Bounds(above=0, at_most=1)], beta=beta)
+        require(self, Natural if kernel == "diffusion" else Count, steps=steps)
         self.kernel = (kernel, float(beta), 0 if kernel == "diffusion" else steps)
 
     def forward(  # type: ignore[override]

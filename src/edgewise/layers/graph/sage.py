@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, known, require
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
@@ -46,6 +46,7 @@ class SAGEMean(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, normalize: bool = False) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
         self.W = Linear(inputs, 2 * outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.normalize = normalize
@@ -104,8 +105,8 @@ class SAGEUnion(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, reduce: Literal["mean", "max"] = "mean") -> None:
         super().__init__()
-        if reduce not in ("mean", "max"):
-            raise ConfigError(f"reduce={reduce!r} is unknown: choose mean or max")
+        require(self, Count, inputs=inputs, outputs=outputs)
+        known("reduce", reduce, ("mean", "max"))
         self.linear = Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.reduce = reduce
@@ -130,6 +131,7 @@ class SAGE(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
         super().__init__()
         hidden = inputs if hidden is None else hidden
+        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
         self.draw_weights(inputs, hidden)
         self.own = Linear(inputs, outputs)
         self.neighbors = nn.Linear(hidden, outputs, bias=False)
@@ -209,8 +211,6 @@ class SAGELSTM(SAGE):
     equivariant: ClassVar[bool] = False
 
     def draw_weights(self, inputs: int, hidden: int) -> None:
-        if min(inputs, hidden) < 1:
-            raise ConfigError(f"an LSTM needs at least one input and hidden channel, not {inputs} and {hidden}")
         self.lstm = nn.LSTM(inputs, hidden)
 
     def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Positive, chosen, require
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
@@ -66,6 +66,7 @@ class PairNorm(nn.Module):
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()
+        require(self, Positive, scale=scale)
         self.scale = scale
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, Positive, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import whole_number
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
 from edgewise.kernels.call import check_graph
@@ -45,6 +45,8 @@ class PairProduct(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, gain: float = GAIN) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs)
+        require(self, Positive, gain=gain)
         self.left, self.right = (spreading([inputs, outputs, outputs], gain) for _ in range(2))
         self.both = spreading([inputs + 2 * outputs, outputs, outputs], gain)
         self.norm = nn.LayerNorm(outputs)
@@ -84,9 +86,12 @@ class PPGN(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, hidden: int = 16, depth: int = 5, gain: float = GAIN) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
+        require(self, Natural, depth=depth)
+        require(self, Positive, gain=gain)
         self.pair = nn.Linear(3, hidden, bias=False)
         self.receiver, self.sender = Linear(inputs, hidden), Linear(inputs, hidden, bias=False)
-        self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(whole_number(depth, "depth")))
+        self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(depth))
         self.out = nn.Linear(2 * hidden, outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

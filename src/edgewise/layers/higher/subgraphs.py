@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, Natural, Positive, require
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import whole_number
 from edgewise.graphs.make.subgraphs import marked_copies, rooted_copies
 from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
@@ -91,7 +91,10 @@ class I2GNN(nn.Module):
         self, inputs: int, outputs: int, hidden: int = 16, depth: int = 3, hops: int = 2, gain: float = GAIN
     ) -> None:
         super().__init__()
-        depth, self.hops = whole_number(depth, "depth"), whole_number(hops, "hops")
+        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
+        require(self, Natural, depth=depth, hops=hops)
+        require(self, Positive, gain=gain)
+        self.hops = hops
         self.embed, self.mark = Linear(inputs, hidden), nn.Linear(hops + 2, hidden, bias=False)
         self.layers = nn.ModuleList(GIN(spreading([hidden, hidden, hidden], gain)) for _ in range(depth))
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(depth))

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.configuration import Count, NonNegative, known, require
+from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
@@ -41,8 +42,7 @@ class PlaneGroup:
     reflections: bool = False
 
     def __post_init__(self) -> None:
-        if self.rotations < 1:
-            raise ConfigError(f"rotations must be at least 1, not {self.rotations}")
+        require(self, Count, rotations=self.rotations)
 
     @property
     def order(self) -> int:
@@ -117,12 +117,12 @@ class _PlaneConvolution(nn.Module):
 
     def __init__(self, group: PlaneGroup, poses: int, inputs: int, outputs: int, radius: float, bias: bool) -> None:
         super().__init__()
-        if not 0 <= radius < float("inf"):
-            raise ConfigError(f"radius must be finite and at least 0, not {radius}")
+        require(self, Count, inputs=inputs, outputs=outputs)
+        require(self, NonNegative, radius=radius)
         self.group, self.radius = group, float(radius)
         self.weight = nn.Parameter(torch.empty(len(lattice_points(radius)), poses, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
-        bound = max(1, self.weight[..., 0].numel()) ** -0.5
+        bound = self.weight[..., 0].numel() ** -0.5
         for weight in self.parameters():
             nn.init.uniform_(weight, -bound, bound)
 
@@ -252,8 +252,7 @@ class GroupPooling(nn.Module):
 
     def __init__(self, reduce: Literal["max", "mean"] = "max") -> None:
         super().__init__()
-        if reduce not in ("max", "mean"):
-            raise ConfigError(f"reduce must be max or mean, not {reduce!r}")
+        known("reduce", reduce, ("max", "mean"))
         self.reduce = reduce
 
     def forward(self, graph: Graph | None, x: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, require
 from edgewise.errors import ShapeError
 from edgewise.layers.plain.linear import check_alike, check_dense, check_device
 
@@ -26,6 +27,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
+        require(self, Count, inputs=inputs, outputs=outputs, stride=stride)
         self.first = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm_1, self.norm_2 = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
@@ -64,6 +66,7 @@ class ResNet(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
+        require(self, Count, width=width)
         self.width = width
         quarter, half = max(1, width // 4), max(1, width // 2)
         self.stem = nn.Conv2d(3, quarter, 5, stride=2, padding=2, bias=False)

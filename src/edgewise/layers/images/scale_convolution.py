@@ -5,7 +5,8 @@ from math import hypot
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, GraphError, ShapeError
+from edgewise.configuration import Count, NonNegative, require
+from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
@@ -39,8 +40,7 @@ class ScaleSpace(nn.Module):
 
     def __init__(self, levels: int) -> None:
         super().__init__()
-        if levels < 1:
-            raise ConfigError(f"a scale space has at least one level, not {levels}")
+        require(self, Count, levels=levels)
         self.levels = levels
 
     def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
@@ -84,13 +84,12 @@ class ScaleConvolution(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, radius: float = 1.5, reach: int = 2, bias: bool = True) -> None:
         super().__init__()
-        if not 0 <= radius < float("inf") or min(reach, outputs) < 1:
-            sizes = f"reach={reach} and outputs={outputs}"
-            raise ConfigError(f"radius={radius} must be finite and at least 0, and {sizes} at least 1")
+        require(self, Count, inputs=inputs, outputs=outputs, reach=reach)
+        require(self, NonNegative, radius=radius)
         self.radius = float(radius)
         self.weight = nn.Parameter(torch.empty(len(lattice_points(radius)), reach, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
-        bound = max(1, self.weight[..., 0].numel()) ** -0.5
+        bound = self.weight[..., 0].numel() ** -0.5
         for weight in self.parameters():
             nn.init.uniform_(weight, -bound, bound)
 

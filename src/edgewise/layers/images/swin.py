@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import chosen
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Count, chosen, require
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, squares
 from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, EdgeBias
@@ -42,8 +42,7 @@ class WindowAttention(PositionalAttention):
         self, width: int, heads: int, columns: int, size: int, *, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        if min(columns, size) < 1:
-            raise ConfigError(f"columns={columns} and size={size} of a window must be at least 1")
+        require(self, Count, columns=columns, size=size)
         self.columns, self.size = columns, size
         self.b = nn.Parameter(torch.empty(heads, (2 * size - 1) ** 2))
         nn.init.trunc_normal_(self.b, std=0.02)
@@ -87,6 +86,7 @@ class PatchMerging(nn.Module):
 
     def __init__(self, width: int, columns: int, norm: str = "layer") -> None:
         super().__init__()
+        require(self, Count, width=width, columns=columns)
         self.width, self.columns = width, columns
         self.norm = chosen("norm", norm, NORMS)(4 * width)
         self.reduction = Linear(4 * width, 2 * width, bias=False)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Natural, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, forms
 from edgewise.graphs.checks import in_range, index_tensor, node_list, shown
@@ -172,7 +173,8 @@ class Linear(nn.Linear):
     Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
     Symbols     `weight` = W [C', C] (W_c is its column c), `bias` = b.
     Shapes      x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
-    Errors      features of another width than C, or of another dtype, are a `ShapeError`.
+    Errors      features of another width than C, or of another dtype, are a `ShapeError`, and sizes that are no
+                whole numbers a `ConfigError`.
     Edge cases  a document without words -> b.
     Cost        time N·C·C' dense and E·C' sparse, for E non-zeros.
     Differs     `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
@@ -183,6 +185,12 @@ class Linear(nn.Linear):
         >>> torch.equal(linear(words), linear.weight.T)
         True
     """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        require(self, Natural, in_features=in_features, out_features=out_features)
+        super().__init__(in_features, out_features, bias, device, dtype)
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
         check_features(x, self.weight)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from edgewise.configuration import Count, Real, require
 from edgewise.errors import CheckpointError, ConfigError
 
 
@@ -31,6 +32,8 @@ class LowRank(nn.Module):
 
     def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
         super().__init__()
+        require(self, Count, rank=rank)
+        require(self, Real, alpha=alpha)
         self.A = nn.Parameter(weight.new_empty(rank, weight.shape[1]))
         self.B = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
         nn.init.kaiming_uniform_(self.A, a=5**0.5)  # as a linear map of its own

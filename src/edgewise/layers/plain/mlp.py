@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Share, chosen, require
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
@@ -73,6 +73,8 @@ class MLP(nn.Module):
         super().__init__()
         if len(sizes) < 2:
             raise ConfigError(f"an MLP needs an input and an output size, got sizes={list(sizes)}")
+        require(self, Count, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
+        require(self, Share, dropout=dropout)
         self.linears = nn.ModuleList(Linear(inputs, outputs) for inputs, outputs in pairwise(sizes))
         self.activation = chosen("activation", activation, ACTIVATIONS)
         self.dropout = dropout

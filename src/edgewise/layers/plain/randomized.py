@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Bounds, Count, require
 from edgewise.errors import ConfigError
 from edgewise.layers.plain.linear import check_dense, check_features
 from edgewise.layers.plain.mlp import MLP
+
+Kept = Annotated[float, Bounds(above=0, at_most=1)]
 
 
 class RandomizedLinear(nn.Linear):
@@ -35,9 +38,9 @@ class RandomizedLinear(nn.Linear):
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool = True, keep: float = 0.5) -> None:
+        require(self, Count, inputs=inputs, outputs=outputs)
+        require(self, Kept, keep=keep)
         super().__init__(inputs, outputs, bias)
-        if not 0 < keep <= 1:
-            raise ConfigError(f"keep={keep} must be above 0 and at most 1")
         self.keep = keep
 
     def forward(self, x: Tensor) -> Tensor:
@@ -111,5 +114,6 @@ class RandomizedMLP(MLP):
 
     def __init__(self, sizes: Sequence[int], keep: float) -> None:
         super().__init__(sizes, "relu")
+        require(self, Kept, keep=keep)
         self.linears = nn.ModuleList(RandomizedLinear(i, o, keep=keep) for i, o in pairwise(sizes))
         self.activation = _LeanReLU.apply

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, require
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
@@ -38,8 +38,7 @@ class ClusterAssignment(nn.Module):
 
     def __init__(self, width: int, clusters: int) -> None:
         super().__init__()
-        if clusters < 1:
-            raise ConfigError(f"clusters={clusters} must be at least 1")
+        require(self, Count, width=width, clusters=clusters)
         self.linear = Linear(width, clusters)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, require
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
 from edgewise.layers.attention.hopfield import HopfieldPooling
@@ -114,6 +115,7 @@ class AttentionReadout(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        require(self, Count, width=width)
         self.gate = Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
@@ -148,6 +150,7 @@ class FirstReadout(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        require(self, Count, width=width)
         self.dense = Linear(width, width)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

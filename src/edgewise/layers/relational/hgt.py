@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, Share, require
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, aggregate, attend
@@ -56,9 +57,9 @@ class HGT(nn.Module):
         self, inputs: int, outputs: int, relations: int = 1, kinds: int = 1, heads: int = 1, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if relations < 1 or kinds < 1:
-            raise ConfigError(f"relations={relations} and kinds={kinds} must be at least 1")
-        if heads < 1 or outputs < 1 or outputs % heads:
+        require(self, Count, inputs=inputs, outputs=outputs, relations=relations, kinds=kinds, heads=heads)
+        require(self, Share, dropout=dropout)
+        if outputs % heads:
             raise ConfigError(f"{heads} heads do not divide {outputs} outputs")
         channels = outputs // heads
         self.projection = GroupedLinear(inputs, 3 * outputs, kinds)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Bounds, Count, Share, require
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeVectors, attend
 from edgewise.layers.plain.examples import Example, small_example
@@ -57,8 +59,9 @@ class RGAT(nn.Module):
         self, inputs: int, outputs: int, relations: int = 1, heads: int = 1, bases: int = 0, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if relations < 1 or not 0 <= bases <= relations:
-            raise ConfigError(f"relations={relations} must be at least 1, and bases={bases} from 0 to as many")
+        require(self, Count, inputs=inputs, outputs=outputs, relations=relations, heads=heads)
+        require(self, Annotated[int, Bounds(at_least=0, at_most=relations)], bases=bases)
+        require(self, Share, dropout=dropout)
         self.relations, self.dropout = relations, dropout
         self.maps = nn.Parameter(torch.empty(bases or relations, heads * outputs, inputs))
         self.mix = nn.Parameter(torch.empty(relations, bases)) if bases else None

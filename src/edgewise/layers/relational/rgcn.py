@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Bounds, Count, require
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, Partition
 from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
@@ -44,8 +47,8 @@ class RGCN(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, relations: int = 1, bases: int = 0) -> None:
         super().__init__()
-        if relations < 1 or not 0 <= bases <= relations:
-            raise ConfigError(f"relations={relations} must be at least 1, and bases={bases} from 0 to as many")
+        require(self, Count, inputs=inputs, outputs=outputs, relations=relations)
+        require(self, Annotated[int, Bounds(at_least=0, at_most=relations)], bases=bases)
         self.relations, self.outputs = relations, outputs
         self.own = Linear(inputs, outputs)
         self.maps = Linear(inputs, (bases or relations) * outputs, bias=False)

@@ -72,8 +72,12 @@ class Pretrained:
     @cached_property
     def outline(self) -> Any:
         """The model without values."""
-        with reading(self.folder / CONFIG, "a model's configuration", ConfigError):
-            return outline(self.make, f"the model of {self.folder / CONFIG}")
+        path = self.folder / CONFIG
+        with reading(path, "a model's configuration", ConfigError):
+            try:
+                return outline(self.make, f"the model of {path}")
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}") from error
 
     def of_length(self, length: int, extend: Extension | None) -> Pretrained:
         """The same with another number of positions."""
