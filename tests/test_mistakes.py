@@ -74,6 +74,7 @@ MISTAKES: list[tuple[str, str, Any, str]] = [
     ("cut_links", "test", float("nan"), "shares of 0.0 and nan"),
     ("edges_between", "graph", [0], "must be a Graph, not list"),
     ("edges_between", "receivers", [0, 7], "pair 1: receiver 7 is out of range: the graph has 3"),
+    ("edges_between", "senders", [0, 2**63 - 1], f"pair 1: sender {2**63 - 1} is out of range: the graph has 3"),
     ("edges_between", "senders", [0], "as many receivers as senders, not 2 and 1"),
     ("importance", "weight", [1.0, 1.0, 1.0], "weight must be a tensor with a number for each edge, not list"),
     ("importance", "weight", ONE.to(torch.complex64), "weight must hold real numbers, not complex64"),

@@ -85,7 +85,7 @@ def edges_between(graph: Graph, receivers: Tensor, senders: Tensor) -> tuple[Ten
     """Where the edges of some pairs lie in a graph's order: the first, and the one after the last; equal without any.
 
     Shapes      [M], [M] -> [M], [M]
-    Errors      DataError for rows of a store whose offsets are out of range
+    Errors      GraphError for nodes that the graph lacks; DataError for rows of a store whose offsets are out of range
     Cost        O(M log degree), on a store too: nothing else of it is read
 
     Example
@@ -100,6 +100,7 @@ def edges_between(graph: Graph, receivers: Tensor, senders: Tensor) -> tuple[Ten
     if receivers.shape != senders.shape:
         raise GraphError(f"pairs have as many receivers as senders, not {len(receivers)} and {len(senders)}")
     checks.in_range(receivers, graph.num_receivers, "pair", "receiver", f"the graph has {graph.num_receivers}")
+    checks.in_range(senders, graph.num_senders, "pair", "sender", f"the graph has {graph.num_senders}")
     offsets, sources = compact_edges(graph)
     first, stop = offsets[receivers], offsets[receivers + 1]
     if graph.is_mapped and bool(((first < 0) | (stop < first) | (stop > len(sources))).any()):
