@@ -28,15 +28,15 @@ EXAMPLES = {
 
 
 @pytest.mark.parametrize("kind", [Features, Tokens, TokenPairs])
-@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"outputs": -1}, {"length": 0}])
+@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"outputs": -1}, {"length": 0}, {"inputs": 2.5}, {"outputs": "3"}])
 def test_widths_below_one_are_named(kind: type[Signature], wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         kind(**({"inputs": 3, "outputs": 2} | wrong))
 
 
-@pytest.mark.parametrize("wrong", [{"edges": -1}, {"whole": -2}])
+@pytest.mark.parametrize("wrong", [{"edges": -1}, {"whole": -2}, {"kinds": True}])
 def test_widths_below_zero_are_named(wrong: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be at least 0"):
+    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be a whole number, at least 0"):
         Features(3, 2, **wrong)
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Natural, require
 from edgewise.errors import ConfigError
 from edgewise.layers.plain.linear import SparseFeatures
 
@@ -34,10 +35,11 @@ class Signature:
     """The inputs in words, for messages."""
 
     def __post_init__(self) -> None:
-        for name, least in {"inputs": 1, "outputs": 1, "length": 1, "edges": 0, "whole": 0, "kinds": 0}.items():
-            value = getattr(self, name, None)
-            if value is not None and value < least:
-                raise ConfigError(f"a model's {name} must be at least {least}, not {value}")
+        require(self, Count, inputs=self.inputs, outputs=self.outputs)
+        if self.length is not None:
+            require(self, Count, length=self.length)
+        widths = {name: getattr(self, name, 0) for name in ("edges", "whole", "kinds")}
+        require(self, Natural, **widths)
 
 
 @dataclass(frozen=True)

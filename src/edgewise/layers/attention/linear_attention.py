@@ -144,7 +144,8 @@ class PositiveFeatures(nn.Module):
         """Draw new ω; which ones follows from the state that is saved with the weights."""
         self.drawn += 1
         generator = torch.Generator().manual_seed(int(self.drawn))
-        omega = projections(*self.omega.shape, self.orthogonal, generator)[0]
+        count, channels = self.omega.shape
+        omega = projections(count, channels, self.orthogonal, generator)[0]
         self.omega = omega.to(self.omega)  # a tensor of its own: the backward passes of earlier calls read theirs
 
 
