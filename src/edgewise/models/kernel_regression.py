@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import KernelRegression
+from edgewise.layers.plain.linear import check_dense
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -47,5 +48,8 @@ class KernelRegressionModel(nn.Module):
         self.regression = KernelRegression(settings.sigma)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_dense(x)
         outputs = self.signature.outputs
+        if x.shape[-1:] != (self.signature.inputs,):
+            raise ShapeError(f"features are {[*x.shape]}; this model reads [*, N, {self.signature.inputs}]")
         return self.regression(graph, x[..., :-outputs], x[..., -outputs:])

@@ -1,12 +1,14 @@
 """The perceptron as a model: the baseline that reads no graph."""
 
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, RandomizedMLP, SparseFeatures
+from edgewise.layers.plain.linear import check_dense
 from edgewise.models.parts import Activation
 from edgewise.models.signature import Features, Signature, accepted
 
@@ -53,9 +55,10 @@ class Perceptron(nn.Module):
     def forward(self, graph: Graph | None, x: Tensor | SparseFeatures) -> Tensor:
         if not self.signature.whole_graph:
             return self.mlp(x)
-        if isinstance(x, SparseFeatures) or x.shape[-2] != self.signature.length:
+        check_dense(x)
+        if x.shape[-2:-1] != (self.signature.length,):
             raise ShapeError(f"this perceptron reads graphs of {self.signature.length} nodes, got x {list(x.shape)}")
-        return self.mlp(x.flatten(-2)).unsqueeze(-2)
+        return self.mlp(cast(Tensor, x).flatten(-2)).unsqueeze(-2)
 
 
 @dataclass(frozen=True)

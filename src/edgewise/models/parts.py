@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from edgewise import layers
 from edgewise.configuration import OneOf
+from edgewise.layers.plain.linear import check_one_kind
 
 Activation = Annotated[str, OneOf(layers.ACTIVATIONS)]
 Norm = Annotated[str, OneOf(layers.NORMS)]
@@ -83,11 +84,12 @@ GATES = {"swiglu": "silu", "geglu": "gelu-tanh"}  # the gated networks, and the 
 FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, *GATES)}
 
 
-def features_of_edges(e: Tensor | None, edges: int, dtype: torch.dtype) -> Tensor | None:
+def features_of_edges(e: Tensor | None, edges: int, x: Tensor | layers.SparseFeatures) -> Tensor | None:
     """Features of edges as numbers: kinds of edges, e [E] int64, become one-hot, [E, edges].
 
-    >>> features_of_edges(torch.tensor([1]), 2, torch.float32)
+    >>> features_of_edges(torch.tensor([1]), 2, torch.ones(1, 3))
     tensor([[0., 1.]])
     """
+    check_one_kind(x)
     kinds = edges and isinstance(e, Tensor) and e.ndim == 1 and e.dtype == torch.int64
-    return functional.one_hot(e, edges).to(dtype) if kinds and e is not None else e
+    return functional.one_hot(e, edges).to(x.dtype) if kinds and e is not None else e

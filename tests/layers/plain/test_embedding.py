@@ -22,6 +22,8 @@ def test_what_has_no_row_is_named() -> None:
         (torch.tensor([[0, 4], [2, 5]]), "atomic numbers must be from 0 to 4, but number 3 of them is 5"),
         (torch.tensor([1, -1]), "number 1 of them is -1"),
         (torch.tensor([1.0]), "atomic numbers must be int64, not float32"),
+        ([1, 2], "atomic numbers must be a tensor of int64, not a list"),
+        (None, "atomic numbers must be a tensor of int64, not a NoneType"),
     ):
         with pytest.raises(ShapeError, match=message):
             embed(x)

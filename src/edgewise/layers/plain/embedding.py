@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ShapeError
+from edgewise.graphs.checks import shown
 from edgewise.graphs.tracing import is_real
 
 
@@ -13,7 +14,7 @@ class Embedding(nn.Embedding):
     Equation    y_i = E_(x_i)
     Symbols     weight = E [rows, width]; of = what is numbered, as an error names it
     Shapes      x [*] int64 -> [*, width]
-    Errors      ShapeError for numbers that are no integers, or below 0, or above the last row
+    Errors      ShapeError for no tensor, numbers that are no integers, or below 0, or above the last row
     Cost        that of PyTorch's: numbers are looked at where it fails
 
     Example
@@ -31,6 +32,8 @@ class Embedding(nn.Embedding):
             return super().forward(x)
         try:
             return super().forward(x)
+        except TypeError:
+            raise ShapeError(f"{self.of} must be a tensor of int64, not {shown(x)}") from None
         except (IndexError, RuntimeError):
             if is_real(x) and x.device.type == "cpu":
                 self._check(x)

@@ -120,7 +120,7 @@ def check_one_kind(x: object) -> None:
 def check_dense(x: object) -> None:
     """Raise ShapeError for what is no tensor of features, sparse ones included."""
     check_one_kind(x)
-    if isinstance(x, SparseFeatures):
+    if isinstance(x, SparseFeatures) or (isinstance(x, Tensor) and x.layout != torch.strided):
         raise ShapeError("this layer reads dense features: x.to_dense() makes them of sparse ones")
 
 
@@ -252,4 +252,7 @@ class _Parts(torch.autograd.Function):
 
 def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:
     """Dropout of dense or of sparse features: each entry becomes 0 with probability p, the rest grow by 1/(1 - p)."""
-    return dropout_dense(x, p, training) if isinstance(x, Tensor) else x.dropout(p, training)
+    if isinstance(x, Tensor):
+        return dropout_dense(x, p, training)
+    check_one_kind(x)
+    return x.dropout(p, training)

@@ -44,11 +44,11 @@ class RandomizedLinear(nn.Linear):
         self.keep = keep
 
     def forward(self, x: Tensor) -> Tensor:
+        check_dense(x)
+        check_features(x, self.weight)
         count = max(1, round(self.keep * self.in_features))
         if count == self.in_features or not torch.is_grad_enabled():
             return super().forward(x)
-        check_dense(x)
-        check_features(x, self.weight)
         return _SampledLinear.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
 
 

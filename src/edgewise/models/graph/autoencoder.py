@@ -15,6 +15,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
 from edgewise.layers import EGNN, Linear, MessageNetwork
+from edgewise.layers.plain.linear import check_dense
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -106,6 +107,7 @@ class GraphAutoencoder(nn.Module):
         self.encoder = chosen("layer", settings.layer, ENCODERS)(settings, signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
+        check_dense(x)
         pairs, linked = pairs_and_links(graph)
         return self.encoder(pairs, x, linked.to(x.dtype).expand(*x.shape[:-2], -1, -1))
 

@@ -70,7 +70,7 @@ class _Higher(nn.Module):
         self.head = layers.MLP([settings.width, 8 * settings.width, signature.outputs], "gelu")
 
     def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures) -> Tensor:
-        h = self.layer(graph, x if isinstance(x, Tensor) else x.to_dense())
+        h = self.layer(graph, x.to_dense() if isinstance(x, layers.SparseFeatures) else x)
         y: Tensor = self.head(self.norm(h if self.readout is None else self.readout(graph, h)))
         return y
 

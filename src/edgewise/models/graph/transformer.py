@@ -151,7 +151,7 @@ class GraphTransformer(nn.Module):
         _check_attention(self.attention, block, edges)
         self.embed = layers.Linear(signature.inputs, settings.width)
         self.encoding = chosen("encoding", settings.encoding, ENCODINGS)(settings.width)
-        self.edge = nn.Linear(edges, settings.width) if edges and self.attention in EMBEDDED else None
+        self.edge = layers.Linear(edges, settings.width) if edges and self.attention in EMBEDDED else None
         has_loop = edges and self.attention == "neighbors"
         self.loop = nn.Parameter(torch.zeros(settings.width)) if has_loop else None
         self.blocks = nn.ModuleList(_block(settings, block, edges) for _ in range(settings.depth))
@@ -162,7 +162,7 @@ class GraphTransformer(nn.Module):
         self.head = nn.Linear(settings.width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
-        e = features_of_edges(e, self.signature.edges, x.dtype)
+        e = features_of_edges(e, self.signature.edges, x)
         h: Tensor = self.embed(layers.dropout(x, self.settings.dropout, self.training))
         if self.encoding is not None:
             h = self.encoding(graph, h)

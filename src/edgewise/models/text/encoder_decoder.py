@@ -14,6 +14,7 @@ from edgewise import layers
 from edgewise.configuration import Choice, OneOf, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.checks import shown
 from edgewise.kernels import dropout
 from edgewise.layers.plain.embedding import Embedding
 from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS
@@ -106,8 +107,8 @@ class EncoderDecoder(nn.Module):
 
     def forward(self, graph: EncoderDecoderGraph, x: Tensor) -> Tensor:
         sources, targets = graph.encoder.num_receivers, graph.decoder.num_receivers
-        if x.shape[-1] != sources + targets:
-            raise ShapeError(f"x is {list(x.shape)}: it must hold {sources} source and then {targets} target tokens")
+        if not isinstance(x, Tensor) or x.shape[-1:] != (sources + targets,):
+            raise ShapeError(f"x is {shown(x)}: it must hold {sources} source and then {targets} target tokens")
         source, target = x.split([sources, targets], -1)
         memory = self.keys_and_values(self.encode(graph.encoder, source))
         return self.decode(graph.decoder, target, graph.cross, memory)

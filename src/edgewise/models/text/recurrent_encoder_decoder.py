@@ -13,6 +13,7 @@ from edgewise import layers
 from edgewise.configuration import Count
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
+from edgewise.graphs.checks import shown
 from edgewise.graphs.forms import edges_of
 from edgewise.kernels import dropout
 from edgewise.layers.plain.embedding import Embedding
@@ -110,8 +111,8 @@ class RecurrentEncoderDecoder(nn.Module):
 
     def forward(self, graph: EncoderDecoderGraph, x: Tensor) -> Tensor:
         sources, targets = graph.encoder.num_receivers, graph.decoder.num_receivers
-        if x.shape[-1] != sources + targets:
-            raise ShapeError(f"x is {list(x.shape)}: it must hold {sources} source and then {targets} target tokens")
+        if not isinstance(x, Tensor) or x.shape[-1:] != (sources + targets,):
+            raise ShapeError(f"x is {shown(x)}: it must hold {sources} source and then {targets} target tokens")
         if x.ndim > 1:  # the same pair of lengths for each: one after the other, as one disjoint graph
             rows = x.reshape(-1, x.shape[-1])
             if not len(rows):
