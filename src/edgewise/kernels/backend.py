@@ -295,19 +295,18 @@ def _of_call(takes: Takes, call: Call) -> str | None:
 
 
 def _of_score(takes: Attention, call: Attend) -> str | None:
-    score = call.score
+    score, written = call.score, call.written or call.score
     if not _among(type(score), takes.scores):
-        if (
-            isinstance(score, Gaussian)
-            and _among(Dot, takes.scores)
-            and (score.vectors is None or score.vectors.keys is None)
-        ):
+        plain = score.vectors is None or score.vectors.keys is None
+        if isinstance(score, Gaussian) and _among(Dot, takes.scores) and plain:
             return "it takes a Gaussian as a dot product, which loses too many digits between points this far apart"
-        return f"it has no {type(score).__name__} score: it takes {_names(takes.scores)}"
+        return f"it has no {type(written).__name__} score: it takes {_names(takes.scores)}"
     if isinstance(score, Dot) and score.cap is not None and not takes.cap:
         return "it has no soft cap"
     for bias in score.biases:
         if type(bias) not in takes.biases:
+            if bias not in written.biases:
+                return f"it has no {type(written).__name__} score: it takes {_names(takes.scores)}"
             return f"it adds no {type(bias).__name__}{f': it takes {_names(takes.biases)}' if takes.biases else ''}"
     if score.vectors is not None and not takes.vectors:
         return "it adds no vectors of edges to keys and values"

@@ -33,6 +33,7 @@ class Attend:
     score: Score
     dropout: float = 0.0
     return_weights: bool = False
+    written: Score | None = None  # as a user wrote it, of a call that has been lowered
 
     @property
     def dtype(self) -> torch.dtype:
@@ -67,11 +68,11 @@ class Attend:
         if isinstance(self.score, Additive) and self.score.a_sender is not None:
             call = self.with_equal_heads()
             q, k, score = self.score.as_sums(*call.ends())
-            return replace(call, q=q, k=k, score=score)
+            return replace(call, q=q, k=k, score=score, written=self.score)
         if isinstance(self.score, Gaussian) and (self.score.vectors is None or self.score.vectors.keys is None):
             call = self.with_equal_heads()  # the bias of a sender then has a number for every query head
             dot = self.score.as_dot(*call.ends())
-            return self if dot is None else replace(call, q=dot[0], k=dot[1], score=dot[2])
+            return self if dot is None else replace(call, q=dot[0], k=dot[1], score=dot[2], written=self.score)
         return self
 
     def with_equal_heads(self) -> Attend:

@@ -1,6 +1,6 @@
 """The three verbs: `attend` with learned weights, `aggregate` with fixed weights, `collect` for messages on edges."""
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar, cast, overload
 
 import torch
@@ -248,9 +248,8 @@ def plan(
         check_collect(call)
     elif verb == "attend":
         score = Dot() if what is None else what
-        held = {name: getattr(score, name) for name in (*score.weights, *score.numbers)}
-        on_meta: dict[str, Any] = {name: x.to("meta") for name, x in held.items() if isinstance(x, Tensor)}
-        score = replace(score, **on_meta)
+        held = {name: getattr(score, name) for name in (*score.weights, *score.numbers, "vectors")}
+        score = replace(score, **{name: _assumed(x) for name, x in held.items()})
         width = score.end_width or channels
         q, k = assumed(graph.num_receivers, heads, width), assumed(graph.num_senders, heads, width)
         v = assumed(graph.num_senders, heads, channels)
@@ -262,6 +261,15 @@ def plan(
     else:
         raise ShapeError(f"there is no verb {verb!r}: choose attend, aggregate or collect")
     return explain(call)
+
+
+def _assumed(x: Any) -> Any:
+    """The same without numbers: tensors on meta, also those that records hold."""
+    if isinstance(x, tuple):
+        return tuple(_assumed(part) for part in x)
+    if is_dataclass(x) and not isinstance(x, type):
+        return replace(x, **{part.name: _assumed(getattr(x, part.name)) for part in fields(x)})
+    return x.to("meta") if isinstance(x, Tensor) else x
 
 
 def _lowered(x: X) -> X:

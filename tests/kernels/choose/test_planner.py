@@ -10,6 +10,7 @@ from edgewise import (
     BackendRefusal,
     Dot,
     EdgeNetwork,
+    EdgeVectors,
     Gaussian,
     Graph,
     Kernel,
@@ -26,7 +27,7 @@ from edgewise import (
     use_backend,
     window,
 )
-from edgewise.kernels import BACKENDS
+from edgewise.kernels import BACKENDS, EdgeInput
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.cpu import native
 from edgewise.kernels.call import Aggregate, Attend, Collect
@@ -80,13 +81,35 @@ def test_every_verb_can_be_planned(verb):
     assert plan(causal(16), verb=verb, heads=2, channels=4).choice in BACKENDS
 
 
+MAP = EdgeInput((torch.ones(6, 4), torch.ones(6)), torch.ones(45, 4))
+OF_EDGES = EdgeVectors(torch.ones(45, 2, 3)), EdgeVectors(MAP)
+
+
 @pytest.mark.parametrize(
-    "score", [Additive(0.2, torch.ones(2, 3), torch.ones(2, 3)), Gaussian(torch.ones(2)), Dot(scale=torch.ones(2))]
+    "score",
+    [
+        Additive(0.2, torch.ones(2, 3), torch.ones(2, 3)),
+        *(Additive(0.2, torch.ones(2, 3), torch.ones(2, 3)) + vectors for vectors in OF_EDGES),
+        *(Dot() + vectors for vectors in OF_EDGES),
+        Gaussian(torch.ones(2)),
+        Dot(scale=torch.ones(2)),
+    ],
 )
 def test_a_score_with_vectors_or_numbers_of_heads_is_planned(score):
     graph, x = causal(9), torch.zeros(9, 2, 3)
     assert plan(graph, score, heads=2, channels=3).choice in BACKENDS
     assert attend(graph, x, x, x, score).shape == x.shape
+
+
+def test_refusals_name_the_score_that_was_written_and_not_what_it_becomes():
+    graph, x = causal(9), torch.randn(9, 2, 16)
+    for score in (Gaussian(), Additive(0.2, torch.ones(2, 16), torch.ones(2, 16))):
+        name = type(score).__name__
+        with pytest.raises(BackendRefusal, match=f"'factored' cannot run this call: it has no {name} score: it takes"):
+            attend(graph, x, x, x, score, backend="factored")
+        reasons = {one.backend: one.refusal for one in plan(graph, score, heads=2, channels=16).candidates}
+        assert f"no {name} score" in reasons["factored"]
+        assert not any("SenderBias" in (reason or "") for reason in reasons.values())
 
 
 @pytest.mark.parametrize(
