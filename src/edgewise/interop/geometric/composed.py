@@ -20,7 +20,7 @@ from edgewise.interop.geometric.edges import is_watched
 from edgewise.interop.geometric.features import multiplies, product
 from edgewise.interop.geometric.perceptrons import applied
 from edgewise.interop.twin import Twin, is_plain, origin
-from edgewise.layers.plain.linear import has_hooks
+from edgewise.kernels.messages import has_hooks
 
 ROOTED: dict[tuple[str, str], Any] = {
     ("torch_geometric", "SAGEConv"): sums.messages,

@@ -12,7 +12,7 @@ from edgewise.graphs.derived import cached, per_tensor
 from edgewise.interop.geometric.members import members_of
 from edgewise.interop.later.tensor import Later
 from edgewise.interop.twin import is_plain
-from edgewise.layers.plain.linear import has_hooks
+from edgewise.kernels.messages import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")

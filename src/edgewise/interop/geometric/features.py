@@ -16,7 +16,8 @@ from edgewise.graphs.forms import offsets_of
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.interop.twin import origin
 from edgewise.kernels import aggregate, dropout
-from edgewise.layers.plain.linear import SparseFeatures, has_hooks
+from edgewise.kernels.messages import has_hooks
+from edgewise.layers.plain.linear import SparseFeatures
 
 LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
 AGAIN = 4  # calls with a tensor until it counts as one that comes at every step

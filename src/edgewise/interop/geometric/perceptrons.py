@@ -12,7 +12,7 @@ from edgewise.interop.dropout import unwatched
 from edgewise.interop.geometric.features import is_linear
 from edgewise.interop.twin import origin
 from edgewise.kernels import Norm, maps_of, perceptron
-from edgewise.layers.plain.linear import has_hooks
+from edgewise.kernels.messages import has_hooks
 
 
 class Parts(NamedTuple):

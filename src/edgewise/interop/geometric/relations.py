@@ -16,7 +16,7 @@ from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import aggregate, attend, combined
-from edgewise.layers.plain.linear import has_hooks
+from edgewise.kernels.messages import has_hooks
 from edgewise.layers.relational.types import Pairs, grouped, pairs, reads, shares
 
 FEW = 0.7  # of all pairs of a relation and a sender, below which each has a row of its own; measured with 10 relations

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce as folded
 from itertools import chain, repeat
-from math import log
 from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -17,10 +16,10 @@ from torch.nn import functional
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
+from edgewise.kernels.messages.activations import Activation, as_function
 from edgewise.kernels.messages.distances import check_gaussians, gaussians
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
-Activation = Callable[[Tensor], Tensor]
 Map = tuple[Tensor, Tensor | None]  # weight [outputs, inputs] and bias [outputs] of a linear map
 
 
@@ -108,11 +107,6 @@ def check_batches(batches: Sequence[torch.Size]) -> None:
     except RuntimeError:
         have = " and ".join([str(list(batch)) for batch in batches])
         raise ShapeError(f"the tensors of a message have the leading batches {have}, which do not broadcast") from None
-
-
-def shifted_softplus(z: Tensor) -> Tensor:
-    """ssp(z) = log(e^z + 1) - log 2, which is 0 at 0 and has all derivatives, as forces need."""
-    return functional.softplus(z) - log(2)
 
 
 def check_map(name: str, weight_and_bias: Map, reads: int, makes: int | None = None) -> int:
@@ -203,6 +197,9 @@ class Network(Message[Result]):
     dropout: float = 0.0
     activated: bool = False
     hidden: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "activation", as_function(self.activation))
 
     def check(self, graph: Graph, reduce: str | None) -> None:
         ends, own = (self.receivers, self.senders), self.edges

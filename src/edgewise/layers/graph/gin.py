@@ -11,8 +11,9 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
 from edgewise.kernels.choose.fused import beside_own
+from edgewise.kernels.messages import has_hooks
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features, has_hooks
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
 

@@ -17,6 +17,7 @@ from edgewise.graphs.checks import in_range, index_tensor, node_list, shown
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
+from edgewise.kernels.messages import has_hooks
 from edgewise.kernels.operator.gradients import by_operations, in_own_dtypes
 
 
@@ -122,12 +123,6 @@ def check_dense(x: object) -> None:
     check_one_kind(x)
     if isinstance(x, SparseFeatures) or (isinstance(x, Tensor) and x.layout != torch.strided):
         raise ShapeError("this layer reads dense features: x.to_dense() makes them of sparse ones")
-
-
-def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module calls more than its class's forward pass, now or in the backward pass."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return bool(hooks) or "forward" in module.__dict__
 
 
 def check_features(x: Tensor | SparseFeatures, weight: Tensor) -> None:

@@ -12,7 +12,8 @@ from edgewise.configuration import Count, Share, chosen, require
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_dense, dropout, has_hooks
+from edgewise.kernels.messages import has_hooks
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_dense, dropout
 
 Activation = Callable[[Tensor], Tensor]
 PLAIN = (nn.Linear, Linear)  # which compute x Wᵀ + b and nothing else
