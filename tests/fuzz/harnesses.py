@@ -117,10 +117,10 @@ def open_store(name: str) -> Callable[[Path, bytes], Any]:
     return write_and_open
 
 
-def hub_with(*names: str) -> Callable[[Path], None]:
+def hub_with(*names: str, shard: str = "model.safetensors") -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         for name in names:
-            (folder / name).write_bytes(seeds.hub()[name])
+            (folder / (shard if name == "model.safetensors" else name)).write_bytes(seeds.hub()[name])
 
     return write
 
@@ -264,7 +264,7 @@ HARNESSES = {
     "hub-index": Harness(
         file("model.safetensors.index.json", lambda path: from_hugging_face(path.parent)),
         lambda: [seeds.index()],
-        hub_with("config.json", "model.safetensors"),
+        hub_with("config.json", "model.safetensors", shard="shard.safetensors"),
     ),
     "operators": Harness(lambda _, content: call_operator(content), lambda: [bytes([number]) for number in range(12)]),
     "hub-weights": Harness(

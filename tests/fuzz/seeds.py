@@ -92,7 +92,7 @@ def hub() -> dict[str, bytes]:
 
 
 def index() -> bytes:
-    return json.dumps({"weight_map": {"transformer.wte.weight": "model.safetensors"}}).encode()
+    return json.dumps({"weight_map": {"transformer.wte.weight": "shard.safetensors"}}).encode()
 
 
 def idx() -> bytes:

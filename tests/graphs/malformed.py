@@ -148,7 +148,7 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
     ("float ranges", lambda: Graph.from_ranges([[0.0]], [[1.0]], 4), "starts must hold integers"),
     ("a tensor for a rule", lambda: Graph(torch.zeros(2, 3)), "Graph takes a rule, not Tensor: for edges there are"),
     ("no size for a rule", lambda: Graph(Causal()), r"Causal\(\) fits any number of nodes: say how many receivers"),
-    ("a rule on too many nodes", lambda: Graph(Grid(2, 2), 5), "covers 4 receivers and 4 senders, which is too few"),
+    ("a rule on too many nodes", lambda: Graph(Grid(2, 2), 5), "covers 4 receivers and 4 senders, too few for 5"),
     ("a rule beyond its end", lambda: Graph(Grid(2, 2), 3, 4, offset=2), "too few for 3 receivers at offset 2"),
     ("an offset beyond the rule", lambda: Graph(Grid(2, 2), offset=5), "receivers must be at least 0, not -1"),
     ("a negative offset", lambda: Graph(Causal(), 3, 3, offset=-1), "offset must be at least 0, not -1"),

@@ -301,13 +301,3 @@ def test_options_of_a_sampled_task_without_fan_outs_are_said():
     assert list(idle(configured(), task, nn.Linear(1, 1), 1)) == [
         f"task.{name} has no effect without task.fanouts" for name in ("workers", "layerwise")
     ]
-
-
-@pytest.mark.parametrize(
-    ("fanouts", "accumulate", "ranks", "times"),
-    [((), 4, 1, 4), ((), 1, 2, 2), ((2,), 40, 1, 40), ((2,), 4, 1, 0), ((2,), 2, 2, 0), ((), 1, 1, 0)],
-)
-def test_a_batch_that_is_computed_several_times_is_said(fanouts, accumulate, ranks, times):
-    task, config = planted(nodes=300, classes=2, fanouts=fanouts), configured(accumulate=accumulate)
-    lines = list(idle(config, task, nn.Linear(1, 1), ranks))
-    assert [line.partition(": ")[2] for line in lines] == [f"all of it is computed {times} times"] * bool(times)

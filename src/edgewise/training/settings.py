@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import torch
 import yaml
 from torch import nn
 
@@ -14,7 +13,7 @@ from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, b
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import GRAPHS, LAYOUT, Parts, PatternChoice, Task
+from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice, Task
 from edgewise.training.optimizers.descent import OPTIMIZERS, ConstantRate
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.ranks.shards import blocks_of
@@ -301,13 +300,6 @@ def idle(config: RunConfig, task: Task, model: nn.Module, ranks: int) -> Iterato
     Symbols     ranks = how many processes train
     """
     yield from (*config.idle(), *task.idle)
-    processes = 1 if config.train.partition != "none" else ranks
-    if (count := config.train.accumulate * processes) > 1:
-        draw, parts = torch.Generator().manual_seed(config.train.seed), Parts(count, range(2))
-        first, second = task.train_parts(config.train.batch, draw, config.graph, parts)[1]
-        if first is second:
-            whole = f"train.accumulate for each process: all of it is computed {count} times"
-            yield f"a step's batch cannot be cut into {count} parts, {whole}"
     together = {"partition": config.train.partition != "none", "shard": config.train.shard}
     for name, given in together.items() if ranks == 1 else ():
         if given:

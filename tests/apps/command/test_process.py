@@ -167,7 +167,7 @@ def together(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(launching(*options), capture_output=True, text=True, check=False, env=ALONE, timeout=100)
 
 
-@pytest.mark.parametrize("options", [["karate"], ["digits-vit", "--train.shard", "true"]])
+@pytest.mark.parametrize("options", [["karate"], ["digits-vit", "--train.shard", "true", "--schedule.warmup", "0"]])
 def test_two_processes_print_what_one_does(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = together("train", *options, *STEPS, "--run", "run")

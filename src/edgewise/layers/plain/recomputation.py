@@ -1,12 +1,25 @@
 """What a call reads of a module's state where `torch.utils.checkpoint` runs it once more: what it read at first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Generic, TypeVar
 
 import torch
 
 T = TypeVar("T")
 CALLS = 256  # most calls of a module before a backward pass whose states are known when it runs them once more
+_RESTORED = ContextVar("restored", default=False)
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    """Within, whoever runs a call once more brings back the module's buffers itself: no state is kept or drawn for."""
+    token = _RESTORED.set(True)
+    try:
+        yield
+    finally:
+        _RESTORED.reset(token)
 
 
 class States(Generic[T]):
@@ -38,7 +51,7 @@ class States(Generic[T]):
     def first(self) -> T | None:
         again = torch._C._current_graph_task_id() >= 0  # in a backward pass
         inside = not torch.is_grad_enabled() or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        self._call = int(torch.randint(2**62, ())) if again or inside else None
+        self._call = int(torch.randint(2**62, ())) if (again or inside) and not _RESTORED.get() else None
         return self._held.get(self._call) if again and self._call is not None else None
 
     def keep(self, state: Callable[[], T]) -> None:

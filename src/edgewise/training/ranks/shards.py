@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from edgewise.errors import CheckpointError
 from edgewise.graphs.store.layout import NAMES, as_array
 from edgewise.layers import MultiHeadAttention
+from edgewise.layers.plain.recomputation import restored
 
 # PyTorch's modules of shards take a second to import: functions that need one import it.
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _restore(block: nn.Module, own: Any) -> None:
 
 def _contexts(block: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """Those of a block's forward pass and of its recomputation, which begins with the same buffers."""
-    return nullcontext(), _Before(block) if torch.is_grad_enabled() else nullcontext()
+    return restored(), _Before(block) if torch.is_grad_enabled() else nullcontext()
 
 
 class _Before:
@@ -96,6 +97,8 @@ class _Before:
         self.first = [{n: t.clone() for n, t in own.items() if t is not None} for own in self.owners]
 
     def __enter__(self) -> None:
+        self.within = restored()
+        self.within.__enter__()
         self.present = [dict(own) for own in self.owners]
         for own, first in zip(self.owners, self.first, strict=True):
             own.update({name: value.clone() for name, value in first.items()})
@@ -103,6 +106,7 @@ class _Before:
     def __exit__(self, *_: object) -> None:
         for own, present in zip(self.owners, self.present, strict=True):
             own.update(present)
+        self.within.__exit__(None, None, None)
 
 
 def average_numbers(weights: Iterable[nn.Parameter]) -> None:
