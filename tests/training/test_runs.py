@@ -25,7 +25,7 @@ from edgewise.training import (
     train,
 )
 from edgewise.training.checkpoint import newest
-from edgewise.training.runs import create, take_over
+from edgewise.training.runs import begin, create, take_over
 from training.tiny import Tiny, TwoMaps, TwoMapsSettings, configured, records, tiny, trained, weights, without_result
 
 
@@ -226,6 +226,20 @@ def test_a_run_starts_from_the_weights_of_another(run, tmp_path):
     first, second = (load_run(folder, "best").model.state_dict() for folder in (run, tmp_path / "second"))
     assert first.keys() == second.keys()
     assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
+
+
+def test_weights_that_a_run_lacks_are_named_where_training_begins(run, tmp_path, capsys):
+    model = load_run(run).model
+    config = replace(read_config(run), start=StartSettings(str(run)))
+    begin(model, config, shown=True)
+    assert capsys.readouterr().err == ""
+    model.second = nn.Linear(model.second.in_features, 7)
+    begin(model, config, shown=True)
+    assert capsys.readouterr().err == f"{run} lacks 2 of the model's 4 weights: second.weight, second.bias\n"
+    for shown in (True, False):
+        wider = replace(config, model=replace(config.model, options={"width": 3}))
+        train(wider, tmp_path / f"wider {shown}", progress=shown)
+        assert capsys.readouterr().err.count(f"{run} lacks 3 of the model's 4 weights") == shown
 
 
 def test_weights_that_do_not_fit_are_drawn_anew(run):

@@ -151,7 +151,7 @@ class Trainer:
                 opened.enter_context(recomputed(self.model))
             if self.gradients:
                 opened.enter_context(closing(self.gradients))
-            self.restore(self.world.once(lambda: self.open(opened, shown)))
+            self.restore(self.world.once(lambda: self.open(opened, shown)), shown)
             alone = self.world.device.type == "cpu" and not self.world.partition  # else all ranks would rehearse
             if not self.config.machine.threads and alone and not self.over:
                 torch.set_num_threads(worthwhile(self.rehearse, torch.get_num_threads()))
@@ -333,10 +333,10 @@ class Trainer:
         self.files, self.split = file_hashes(self.run, self.task.kept), split_of(self.task, self.config)
         return (checkpoint.path.name, checkpoint.state) if checkpoint else None
 
-    def restore(self, resumed: tuple[str, dict[str, Any]] | None) -> None:
+    def restore(self, resumed: tuple[str, dict[str, Any]] | None, shown: bool) -> None:
         """Continue from the newest checkpoint, on every rank; without one, begin."""
         if resumed is None:
-            begin(self.model, self.config)
+            begin(self.model, self.config, shown)
         else:
             name, state = resumed
             check_split(self.run, self.task, self.config, state.get("split"), self.accept)

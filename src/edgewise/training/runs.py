@@ -23,7 +23,7 @@ from edgewise.tasks import TASKS
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task, figure
-from edgewise.tasks.own.record import DATA
+from edgewise.tasks.own.record import DATA, listed
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
@@ -238,10 +238,16 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     return task, built
 
 
-def begin(model: nn.Module, config: RunConfig) -> None:
-    """Give an assembled model the weights that training starts from, where its configuration names some."""
-    if (config.start.run or config.start.hub) and not config.start.rank:
-        take_over(model, config.start)
+def begin(model: nn.Module, config: RunConfig, shown: bool = False) -> None:
+    """Give an assembled model the weights that training starts from, where its configuration names some; which of its
+    own these lack is said if it is `shown`.
+    """
+    start, names = config.start, [name for name, _ in model.named_parameters()]
+    if (start.run or start.hub) and not start.rank:
+        taken = take_over(model, start)
+        drawn = [name for name in names if name not in taken]
+        if drawn and shown:
+            say(f"{start.run or start.hub} lacks {len(drawn)} of the model's {len(names)} weights: {listed(drawn)}")
 
 
 def take_over(model: nn.Module, start: StartSettings) -> set[str]:
