@@ -28,8 +28,9 @@ def as_function(activation: Activation) -> Activation:
         >>> as_function(nn.ReLU()) is functional.relu
         True
     """
-    plain = isinstance(activation, nn.Module) and type(activation) in FUNCTIONS and not has_hooks(activation)
-    return FUNCTIONS[type(activation)] if plain else activation  # type: ignore[index]
+    if isinstance(activation, nn.Module) and not has_hooks(activation):
+        return FUNCTIONS.get(type(activation), activation)
+    return activation
 
 
 def has_hooks(module: nn.Module) -> bool:

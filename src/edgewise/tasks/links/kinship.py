@@ -164,9 +164,8 @@ def _cut(facts: Tensor, fold: int) -> dict[Split, Tensor]:
 
 def _facts(path: Path) -> list[tuple[str, str, str]]:
     text = decode(path, read_bytes(path, MAX_BYTES))
-    lines = (
-        text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    )  # a name may hold what else ends a line to Python
+    # A name may hold what else ends a line to Python.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     facts, wrong = [], []
     for number, line in enumerate(lines, 1):
         parts = tuple(part.strip() for part in line.split("\t"))
