@@ -37,7 +37,7 @@ def main(run: Path, folder: Path) -> None:
     for measuring in (True, False):
         trainer = Trainer(config, folder / "run", world)
         with ExitStack() as opened:
-            trainer.restore(world.once(lambda trainer=trainer, opened=opened: trainer.open(opened, False)))  # type: ignore[misc]
+            trainer.restore(world.once(lambda trainer=trainer, opened=opened: trainer.open(opened, False)), False)  # type: ignore[misc]
             if measuring:
                 found["bytes"] = held(trainer)
             else:
