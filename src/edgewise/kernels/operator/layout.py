@@ -43,6 +43,16 @@ def rows_contiguous(x: Tensor) -> Tensor:
     return x if x.ndim == 4 and x.stride(3) == 1 and (x.stride(2) == x.shape[3] or x.shape[2] == 1) else x.contiguous()
 
 
+def side_by_side(x: Tensor, members: int, axis: int) -> Tensor:
+    """[B, N, H, C] with m members of the batch in one row: [B / m, N, m H, C] for axis 2, [B / m, N, H, m C] for 3."""
+    return x if members == 1 else x.unflatten(0, (-1, members)).movedim(1, axis).flatten(axis, axis + 1)
+
+
+def apart(y: Tensor, members: int, axis: int) -> Tensor:
+    """The batch again of what `side_by_side` made of it."""
+    return y if members == 1 else y.unflatten(axis, (members, -1)).movedim(axis, 1).flatten(0, 1).contiguous()
+
+
 def wide(dtype: torch.dtype) -> torch.dtype:
     """The dtype of the CPU kernels' sums."""
     return torch.float64 if dtype == torch.float64 else torch.float32

@@ -18,6 +18,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.gradients import by_operations, gradients, is_batched
 from edgewise.kernels.operator.layout import (
+    apart,
     check_reverse,
     check_rows,
     check_structure,
@@ -26,6 +27,7 @@ from edgewise.kernels.operator.layout import (
     expect,
     flat,
     rows_contiguous,
+    side_by_side,
 )  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
 from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient, weighted_sum
@@ -190,8 +192,11 @@ def _messages_reversed(graph: Graph) -> Sequence[Tensor]:
     return numbers, graph.receivers.to(torch.int32), numbers[:-1].to(torch.int32)
 
 
-def run(call: Call, own: Products, structure_of: Form, reverse_of: Form) -> Tensor:
-    """An `Aggregate` or `Collect` by one family of kernels, given a graph and its transpose as these read them."""
+def run(call: Call, own: Products, structure_of: Form, reverse_of: Form, members: int = 1) -> Tensor:
+    """An `Aggregate` or `Collect` by one family of kernels, given a graph and its transpose as these read them.
+
+    Symbols     members = how many of a batch share one walk over the edges, whose weights then are the same for all
+    """
     if isinstance(call, Collect):
         x, weight, axes = call.m_ij, None, 2
     else:
@@ -205,7 +210,7 @@ def run(call: Call, own: Products, structure_of: Form, reverse_of: Form) -> Tens
             x, weight = x.expand(*lead, *x.shape[-3:]), weight.expand(*lead, *weight.shape[-2:])
         weight = flat(weight, 2).contiguous()
     batched = flat(x, axes)
-    rows = rows_contiguous(batched.unsqueeze(2) if axes == 2 else batched)
+    rows = rows_contiguous(side_by_side(batched.unsqueeze(2) if axes == 2 else batched, members, 3))
     graph = call.graph
     if isinstance(call, Collect):
         structure, reverse_of = _messages(graph, structure_of), _messages_reversed
@@ -213,5 +218,5 @@ def run(call: Call, own: Products, structure_of: Form, reverse_of: Form) -> Tens
         structure = structure_of(graph)
     differentiated = torch.is_grad_enabled() and (rows.requires_grad or (weight is not None and weight.requires_grad))
     reverse = reverse_of(graph) if differentiated else ()
-    y = own.product(Product(rows, weight, structure, reverse, REDUCTIONS[call.reduce or "sum"]))
+    y = apart(own.product(Product(rows, weight, structure, reverse, REDUCTIONS[call.reduce or "sum"])), members, 3)
     return y.reshape(*x.shape[:-axes], y.shape[1], *x.shape[1 - axes :])

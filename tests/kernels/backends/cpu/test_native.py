@@ -8,6 +8,7 @@ import torch
 
 from edgewise import Additive, Dot, Graph, aggregate, attend
 from edgewise.errors import BackendRefusal, ShapeError
+from edgewise.kernels.backends.cpu import native
 from edgewise.native import library
 from edgewise.testing import check_kernel
 from kernels.drawn import (
@@ -86,6 +87,61 @@ def test_any_number_of_channels_on_every_instruction_set(kind, heads):
                 same(results(call, leaves, "native", torch.bfloat16), expected, 0.05, (name, channels, "bfloat16"))
     finally:
         library.use_instruction_set(chosen)
+
+
+@pytest.mark.parametrize("weight", ["", "edge", "heads"])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_sums_of_any_number_of_channels_on_every_instruction_set(reduce, weight):
+    graph, chosen = random_graph(40, 30, 300), library.instruction_set()
+    try:
+        for channels in (*range(1, 21), 24, 37, 130):
+            leaves, call = product(graph, reduce, weight, 3, channels)
+            leaves = {name: leaf.bfloat16().double() for name, leaf in leaves.items()}
+            expected = results(call, leaves, "segment")
+            for name in library.instruction_sets():
+                library.use_instruction_set(name)
+                same(results(call, leaves, "native"), expected, 1e-10, (name, channels))
+                same(results(call, leaves, "native", torch.float32), expected, 1e-4, (name, channels, "float32"))
+                same(results(call, leaves, "native", torch.bfloat16), expected, 0.05, (name, channels, "bfloat16"))
+    finally:
+        library.use_instruction_set(chosen)
+
+
+# Members of a batch share a walk over the edges: as heads of attention, and as channels of sums
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """How many members shared the walk of each call."""
+    counts, members = [], native._members
+    monkeypatch.setattr(native, "_members", lambda call: counts.append(members(call)) or counts[-1])
+    return counts
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "count"), [((8,), 1, 8), ((2, 6), 1, 4), ((6,), 2, 2), ((15,), 1, 1), ((8,), 3, 1)]
+)
+@pytest.mark.parametrize("kind", SCORES)
+def test_members_that_share_a_walk_attend_as_each_does_alone(kind, batch, heads, count, shared):
+    leaves, call = attention(random_graph(60, 50, 2000), kind, "", heads, heads, 5, 7, batch)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
+    assert set(shared) == {1 if kind == "gaussian" else count}  # which is a product with a bias
+
+
+@pytest.mark.parametrize(("batch", "channels", "count"), [((8,), 4, 8), ((2, 3), 3, 6), ((64,), 1, 64), ((7,), 16, 1)])
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("reduce", REDUCTIONS)
+def test_members_that_share_a_walk_are_summed_as_each_is_alone(reduce, weight, batch, channels, count, shared):
+    heads = 2 if "heads" in weight and channels > 1 else 1
+    leaves, call = product(random_graph(60, 50, 9000), reduce, weight, heads, -(-channels // heads), batch)
+    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
+    expected = results(call, leaves, "segment")
+    same(results(call, leaves, "native"), expected, 1e-10)
+    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
+    assert set(shared) == {1 if "batch" in weight else count}
 
 
 # What it refuses, and life without it

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Probe, Sums, Takes, listing, random_graph
 from edgewise.kernels.backends.cpu import KERNELS, edges, vectors
 from edgewise.kernels.backends.cpu import receivers as receivers  # the operators of exported programs
@@ -16,11 +17,16 @@ from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Message, TensorProduct
 from edgewise.kernels.operator import products
 from edgewise.kernels.operator.attention import KINDS, attention_of
-from edgewise.kernels.operator.layout import rows_contiguous, unflat, wide
+from edgewise.kernels.operator.layout import apart, rows_contiguous, side_by_side, unflat, wide
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.native import say_if_missing
 
 MOST_AT_ONCE = 8  # heads that the kernels walk an edge for
+# Members of a batch share a walk over the edges, side by side in one row, where that saves so many visits of an edge,
+# in attention and in sums. Of attention: channels of a head, queries and values, at most, and numbers of a row; a sum's
+# row fills vectors then, and did not before, and is so wide at most. All measured
+VISITS, CHANNELS, WIDEST, VECTOR = (5_000, 40_000), 128, (512, 64), 16
+SIDE = 40  # operations for each number that is copied so, forward and backward; fitted
 # Operations of attention, for an edge: of each number of a head, of a head, to look up its sender for a group of heads,
 # of a head's bias, and of whether it is dropped; for a receiver and a group of heads; for each number of a node; and
 # launches. All fitted
@@ -38,9 +44,11 @@ def cost(call: Call) -> Cost:
     count = graph.num_edges
     if isinstance(call, Attend):
         calls, size = call.v.shape[:-3].numel(), call.v.element_size()
-        batch, groups = calls * call.heads, calls * call.heads // math.gcd(call.heads, MOST_AT_ONCE)
+        members = _members(call)
+        batch, groups = calls * call.heads, calls * call.heads // math.gcd(members * call.heads, MOST_AT_ONCE)
         width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
         number, head, lookup, bias, drop, row, end, launches = ATTEND
+        end += SIDE if members > 1 else 0
         ends = (graph.num_receivers + graph.num_senders) * width
         head += (bias if call.score.biases else 0) + (drop if call.dropout > 0 else 0)
         work = count * (batch * (number * width + head) + groups * lookup) + row * groups * graph.num_receivers
@@ -55,7 +63,9 @@ def cost(call: Call) -> Cost:
     if isinstance(call, Aggregate):
         number, of_heads, extreme, term, weighted, row, end, launches, heads, mean = SUM
         own, size, weight = call.x.numel() // max(1, graph.num_senders), call.x.element_size(), call.weight
-        batch = call.x.shape[: call.node_axis].numel()
+        members = _members(call)
+        batch = call.x.shape[: call.node_axis].numel() // members
+        end += SIDE if members > 1 else 0
         launches += mean if call.reduce == "mean" else 0
         if weight is not None:
             term += weighted
@@ -79,7 +89,8 @@ def run(call: Call) -> Tensor | tuple[Tensor, ...]:
         return _attend(call.with_equal_heads()) if call.score.vectors is None else vectors.run(call.with_equal_heads())
     if isinstance(call, Collect) and isinstance(call.message, Message):
         return networks.run(call, run)
-    return products.run(call, edges.PRODUCTS, edges.product_structure_of, edges.product_reverse_of)
+    members = _members(call) if isinstance(call, Aggregate) else 1
+    return products.run(call, edges.PRODUCTS, edges.product_structure_of, edges.product_reverse_of, members)
 
 
 BACKEND = Backend(
@@ -108,17 +119,36 @@ BACKEND = Backend(
 )
 
 
-def _attend(call: Attend) -> Tensor:
+def _members(call: Attend | Aggregate) -> int:
+    """How many members of a batch share one walk over the edges: in attention as heads, in sums as channels."""
     graph = call.graph
+    nodes, edges = max(graph.num_receivers, graph.num_senders), graph.num_edges
+    if isinstance(call, Attend):
+        batch, width = call.v.shape[:-3].numel(), call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
+        # What dropout leaves out follows from a weight's place.
+        fits = call.heads in (1, 2) and width <= CHANNELS and not call.score.biases and call.dropout == 0
+        counts = [n for n in (8, 4, 2) if n * call.heads <= min(MOST_AT_ONCE, WIDEST[0] // max(1, width))]
+    else:
+        batch, width = call.x.shape[: call.node_axis].numel(), call.x.shape[call.node_axis + 1 :].numel()
+        shared = call.weight is None or call.weight.shape[:-2].numel() == 1
+        fits = shared and 0 < width < VECTOR and width * nodes <= edges
+        counts = [n for n in range(WIDEST[1] // max(1, width), 1, -1) if n * width >= VECTOR]
+    members = next((n for n in counts if batch % n == 0), 1) if fits and not is_traced() else 1
+    return members if edges * (batch - batch // members) >= VISITS[isinstance(call, Aggregate)] else 1
+
+
+def _attend(call: Attend) -> Tensor:
+    graph, members = call.graph, _members(call)
     own = attention_of(call, edges.EdgesAttention, edges.structure_of(graph))
-    shared, own.v = own.k is own.v, rows_contiguous(own.v)
+    shared, own.v = own.k is own.v, rows_contiguous(side_by_side(own.v, members, 2))
     if own.q is not None and own.k is not None:
-        own.q, own.k = rows_contiguous(own.q), None if shared else rows_contiguous(own.k)
+        own.q = rows_contiguous(side_by_side(own.q, members, 2))
+        own.k = None if shared else rows_contiguous(side_by_side(own.k, members, 2))
     if own.a is not None:
-        own.a = own.a.to(wide(own.v.dtype)).contiguous()
+        own.a = own.a.to(wide(own.v.dtype)).repeat(members, 1)
     if own.bias is not None:
         bias = own.bias.to(wide(own.v.dtype))
         own.bias = bias.expand(*bias.shape[:-1], call.heads).contiguous()
     if edges.attend.differentiates(own):
         own.reverse = edges.reverse_of(graph)
-    return unflat(edges.attend(own)[0], call)
+    return unflat(apart(edges.attend(own)[0], members, 2), call)

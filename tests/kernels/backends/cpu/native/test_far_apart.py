@@ -43,8 +43,9 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
 @pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
-def test_products_walked_in_bands_agree_with_plain_pytorch(reduce, weight, ends, ascending):
-    leaves, call = product(far_apart(*ends, 2400, ascending), reduce, weight, 2, 2203)  # which do not fill vectors
+@pytest.mark.parametrize("width", [(2, 2203), (735, 3)])  # which do not fill vectors
+def test_products_walked_in_bands_agree_with_plain_pytorch(width, reduce, weight, ends, ascending):
+    leaves, call = product(far_apart(*ends, 2400, ascending), reduce, weight, *width)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     expected = results(call, leaves, "segment")
     same(results(call, leaves, "native"), expected, 1e-10)

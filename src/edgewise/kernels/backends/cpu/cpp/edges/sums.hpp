@@ -10,6 +10,16 @@ namespace edgewise::EDGEWISE_ISA {
 // Whether a message is weighted not at all, by one number, or column by column.
 enum class Weights { NONE, ONE, EACH };
 
+// N numbers side by side.
+template <class A, int N>
+struct Few {
+  typedef A type __attribute__((vector_size(N * sizeof(A))));
+};
+template <class A>
+struct Few<A, 1> {
+  using type = A;
+};
+
 // Sums and means. Heads that share one weight are as good as one head, and so are heads of one column with a weight each;
 // a block of columns stays in registers over a row.
 template <class S>
@@ -103,25 +113,78 @@ struct Summing {
     return call.reduce == MEAN && part.last > first ? A(1) / A(part.last - first) : A(1);
   }
 
-  // The only column there is: no vector has anything to hold, and numbers are read as they come.
-  template <Weights Kind>
-  EDGEWISE_INLINE void column(const Part& part, const S* x, const S* weight, S* y) const {
+  // All columns, where they are fewer than a vector has lanes: one or two vectors of N, the second of which ends where they end.
+  // Such vectors cross no more of the memory's lines than the columns do.
+  template <Weights Kind, int N, int vectors>
+  EDGEWISE_INLINE void few_columns(const Part& part, const S* x, const S* weight, S* y) const {
+    using Columns = typename Few<A, N>::type;
     constexpr int chains = 4;
     const int64_t count = part.last - part.first;
-    const auto term = [&](int64_t n) EDGEWISE_INLINE_LAMBDA {
-      const A of = number(x[int64_t(part.index[n]) * call.x.row_stride]);
-      return Kind == Weights::NONE ? of : A(number(weight[part.number(n)])) * of;
+    const auto at = [=, this](int v) EDGEWISE_INLINE_LAMBDA { return v ? width - N : 0; };
+    const auto read = [](const S* from) EDGEWISE_INLINE_LAMBDA {
+      if constexpr (N == 1) return A(number(*from));
+      else {
+        Columns columns;
+        std::memcpy(&columns, from, sizeof columns);
+        return columns;
+      }
     };
-    A sums[chains] = {part.begins ? A(0) : A(number(*y))};
+    const auto add = [&](Columns* total, int64_t n) EDGEWISE_INLINE_LAMBDA {
+      if (N > 1 && part.reach == Reach::BEYOND) prefetch_ahead<Kind>(part, x, weight, width, n);
+      const S *from = x + int64_t(part.index[n]) * call.x.row_stride, *w = weight;
+      if (Kind != Weights::NONE) w += part.number(n) * per;
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) {
+        const Columns of = read(from + at(v));
+        if constexpr (Kind == Weights::NONE) total[v] += of;
+        else if constexpr (Kind == Weights::ONE) total[v] += A(number(*w)) * of;
+        else total[v] += read(w + at(v)) * of;
+      }
+    };
+    for (int64_t n = 0; N > 1 && part.reach == Reach::SCATTERED && n < count; ++n)
+      prefetch_ahead<Kind>(part, x, weight, width, n);
+    Columns sums[chains][vectors] = {};
+    for (int v = 0; !part.begins && v < vectors; ++v) sums[0][v] = read(y + at(v));
     int64_t n = 0;
     for (; n + chains <= count; n += chains)
 #pragma GCC unroll 4
-      for (int chain = 0; chain < chains; ++chain) sums[chain] += term(n + chain);
-    for (; n < count; ++n) sums[0] += term(n);
-    const A total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    if (!ends_row(part)) return put(y, total);
-    const A reduced = total * factor_of(part);
-    put(y, own != 0 ? reduced + own * number(x[part.row * call.x.row_stride]) : reduced);
+      for (int chain = 0; chain < chains; ++chain) add(sums[chain], n + chain);
+    for (; n < count; ++n) add(sums[0], n);
+    const bool ends = ends_row(part);
+    const A factor = ends ? factor_of(part) : A(1);
+    for (int v = 0; v < vectors; ++v) {
+      Columns total = ((sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v])) * factor;
+      if (ends && own != 0) total += own * read(x + part.row * call.x.row_stride + at(v));
+      if constexpr (N == 1) put(y, total);
+      else std::memcpy(y + at(v), &total, sizeof total);
+    }
+  }
+
+  // Whether a part's columns are few, and then their sums.
+  template <Weights Kind>
+  EDGEWISE_INLINE bool few(const Part& part, const S* x, const S* weight, S* y) const {
+    const auto sums = [&](auto n, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      few_columns<Kind, decltype(n)::value, decltype(vectors)::value>(part, x, weight, y);
+      return true;
+    };
+    constexpr std::integral_constant<int, 1> one;
+    constexpr std::integral_constant<int, 2> two;
+    if (width == 1) return sums(one, one);
+    if constexpr (std::is_same_v<S, A>) {
+      if (width >= W) return false;
+      if (width == 2) return sums(two, one);
+      if (width == 3) return sums(two, two);
+      if constexpr (W > 4) {
+        constexpr std::integral_constant<int, 4> four;
+        if (width == 4) return sums(four, one);
+        if (width < 8) return sums(four, two);
+      }
+      if constexpr (W > 8) {
+        constexpr std::integral_constant<int, 8> eight;
+        return width == 8 ? sums(eight, one) : sums(eight, two);
+      }
+    }
+    return false;
   }
 
   // Calls columns(c, vectors, numbers) for runs of columns that cover the width, each of which walks the part's edges once.
@@ -146,10 +209,7 @@ struct Summing {
       const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
       S* y = (S*)call.y.data + b * call.y.batch_stride + part.row * call.y.row_stride + int64_t(h) * width;
       const S* weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
-      if (!Fixed && width == 1 && per == 1) {
-        column<Kind>(part, x, weight, y);
-        continue;
-      }
+      if (!Fixed && few<Kind>(part, x, weight, y)) continue;
       const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
       const auto columns = [&](int c, auto vectors, int numbers) EDGEWISE_INLINE_LAMBDA {
         block<Kind, decltype(vectors)::value, Whole>(part, x + c, of_column(c), y + c, numbers);
