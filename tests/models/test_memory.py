@@ -73,7 +73,7 @@ def test_an_empty_memory_leaves_a_state_as_it_is() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"3 patterns for 2 places: set model\.patterns"):
         _memory("modern", _patterns(2, 5))(None, _patterns(3, 5)[:, None])
-    with pytest.raises(ConfigError, match="unknown energy 'cubic'"):
+    with pytest.raises(ConfigError, match="energy must be one of classical, modern, not 'cubic'"):
         Memory(MemorySettings("cubic"), Features(4, 4, length=1, whole_graph=True))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="gives back what it reads"):
         Memory(MemorySettings(), Features(4, 10, length=1, whole_graph=True))

@@ -1,6 +1,9 @@
-"""Every model with its features or tokens wrong: a sentence of Edgewise's, never an error of Python's or PyTorch's."""
+"""Every model with settings, features or tokens wrong: a sentence of Edgewise's, never an error of Python's."""
 
+import math
+import re
 from collections.abc import Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
 import pytest
@@ -8,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import Graph, complete
-from edgewise.errors import EdgewiseError
+from edgewise.configuration import Option, options_of
+from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import MODELS
 from edgewise.models.signature import Features, TokenPairs, Tokens
@@ -66,3 +70,27 @@ def test_each_wrong_input_is_named(model: nn.Module, graph: Graph, inputs: tuple
             said = refusal(model, graph, *inputs[:number], value, *inputs[number + 1 :])
             assert said is None or len(said) > 20
             assert said is not None or isinstance(value, Tensor), type(value)
+
+
+def settings_of(settings: type[Any]) -> Iterator[type[Any]]:
+    """The settings of a model, and those inside."""
+    yield settings
+    for option in options_of(settings).values():
+        yield from settings_of(option.hint) if isinstance(option.hint, type) and is_dataclass(option.hint) else ()
+
+
+def wrong_values(name: str, option: Option) -> tuple[Any, ...]:
+    if option.table is None and "int" in str(option.hint):
+        return -1, 2.5, "three", math.nan
+    if option.table is None and "float" in str(option.hint):
+        return -1.0, "half", math.nan, math.inf, *([1.5] if "dropout" in name else [])
+    return "?", 3
+
+
+@pytest.mark.parametrize("settings", [inner for outer, _ in MODELS.values() for inner in settings_of(outer)])
+def test_each_wrong_setting_is_named_where_it_is_made(settings: type[Any]) -> None:
+    for name, option in options_of(settings).items():
+        for value in wrong_values(name, option):
+            given = (value,) if str(option.hint).startswith("tuple") else value
+            with pytest.raises(ConfigError, match=rf"^{settings.__name__}\.{name} .*{re.escape(repr(value))}"):
+                settings(**{name: given})

@@ -14,6 +14,7 @@ from edgewise.configuration.choices import Share as Share
 from edgewise.configuration.choices import Text as Text
 from edgewise.configuration.choices import descriptions as descriptions
 from edgewise.configuration.choices import options_of as options_of
+from edgewise.configuration.conversion import Settings as Settings
 from edgewise.configuration.conversion import build as build
 from edgewise.configuration.conversion import chosen as chosen
 from edgewise.configuration.conversion import convert as convert

@@ -95,6 +95,21 @@ def typed(settings: Any, where: str) -> None:
         object.__setattr__(settings, name, value)
 
 
+class Settings:
+    """A base of dataclasses of settings: a value that its field's annotation refuses is a ConfigError that names it.
+
+    Example
+        >>> from edgewise.models import GNNSettings
+        >>> GNNSettings(width=0)
+        Traceback (most recent call last):
+            ...
+        edgewise.errors.ConfigError: GNNSettings.width must be at least 1, not 0
+    """
+
+    def __post_init__(self) -> None:
+        typed(self, type(self).__name__)
+
+
 def _complete(options: dict[str, Option], given: Mapping[str, Any], where: str, name: str = "") -> dict[str, Any]:
     """All options, those that are given converted and the others with their defaults."""
     known_options(f"{where or 'the configuration'}{f' {name!r}' if name else ''}", given, options)
@@ -250,7 +265,8 @@ def _described(hint: Any) -> str:
     if hint in _KINDS:
         return _KINDS[hint]
     if get_origin(hint) is Annotated:
-        return _described(get_args(hint)[0])
+        bounds = next((f" ({extra})" for extra in hint.__metadata__ if isinstance(extra, Bounds) and str(extra)), "")
+        return _described(get_args(hint)[0]) + bounds
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(map(str, get_args(hint)))
     if get_origin(hint) in (Union, types.UnionType):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Choice, Count, OneOf, chosen, typed
+from edgewise.configuration import Choice, Count, OneOf, Settings, chosen
 from edgewise.graphs import Graph
 from edgewise.models.graph.consistency import BUILT, NETWORKS, Consistent, ConsistentSettings
 from edgewise.models.graph.network import GraphNetworkModel, GraphNetworkSettings
@@ -24,7 +24,7 @@ MADE: dict[type[Any], Callable[[Any, Signature], nn.Module]] = BUILT | {
 
 
 @dataclass(frozen=True)
-class EnsembleSettings:
+class EnsembleSettings(Settings):
     """What an ensemble can be.
 
     Args:
@@ -34,9 +34,6 @@ class EnsembleSettings:
 
     network: Annotated[Choice | str, OneOf(MEMBERS)] = "gnn"
     members: Count = 5
-
-    def __post_init__(self) -> None:
-        typed(self, "model")
 
 
 class Ensemble(nn.Module):

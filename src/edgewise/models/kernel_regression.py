@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from edgewise.configuration import Positive, Settings
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import KernelRegression
@@ -12,14 +13,14 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class KernelRegressionSettings:
+class KernelRegressionSettings(Settings):
     """What a kernel regression can be.
 
     Args:
         sigma: The width σ of the Gaussian kernel, in units of x, from which learning starts.
     """
 
-    sigma: float = 1.0
+    sigma: Positive = 1.0
 
 
 class KernelRegressionModel(nn.Module):

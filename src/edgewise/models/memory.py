@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Settings
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import ClassicalHopfield, DenseHopfield
@@ -15,7 +16,7 @@ from edgewise.models.signature import Features, Penalised, Signature, accepted
 
 
 @dataclass(frozen=True)
-class MemorySettings:
+class MemorySettings(Settings):
     """What a binary associative memory can be.
 
     Args:
@@ -26,8 +27,8 @@ class MemorySettings:
     """
 
     energy: Literal["classical", "modern"] = "modern"
-    patterns: int = 50
-    sweeps: int = 20
+    patterns: Count = 50
+    sweeps: Count = 20
 
 
 class Memory(nn.Module):
@@ -57,13 +58,9 @@ class Memory(nn.Module):
     def __init__(self, settings: MemorySettings, signature: Signature) -> None:
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=True, length=True)
-        if settings.energy not in ("classical", "modern"):
-            raise ConfigError(f"unknown energy {settings.energy!r}; known are classical, modern")
         units = signature.inputs
         if signature.length != 1 or signature.outputs != units or units < 2:
             raise ConfigError("a memory gives back what it reads: choose a task of one node with as many outputs")
-        if min(settings.patterns, settings.sweeps) < 1:
-            raise ConfigError(f"patterns={settings.patterns} and sweeps={settings.sweeps} must be at least 1")
         shape = (units * (units - 1),) if settings.energy == "classical" else (settings.patterns, units)
         self.weight = nn.Parameter(torch.zeros(shape))
 

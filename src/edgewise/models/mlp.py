@@ -1,10 +1,11 @@
 """The perceptron as a model: the baseline that reads no graph."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Annotated, cast
 
 from torch import Tensor, nn
 
+from edgewise.configuration import Bounds, Count, Settings, Share
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, RandomizedMLP, SparseFeatures
@@ -14,7 +15,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class MLPSettings:
+class MLPSettings(Settings):
     """What a perceptron can be.
 
     Args:
@@ -23,9 +24,9 @@ class MLPSettings:
         dropout: Probability for the hidden layers.
     """
 
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[Count, ...] = (256, 256)
     activation: Activation = "relu"
-    dropout: float = 0.0
+    dropout: Share = 0.0
 
 
 class Perceptron(nn.Module):
@@ -62,7 +63,7 @@ class Perceptron(nn.Module):
 
 
 @dataclass(frozen=True)
-class RandomizedMLPSettings:
+class RandomizedMLPSettings(Settings):
     """What a perceptron with a randomised backward pass can be.
 
     Args:
@@ -70,8 +71,8 @@ class RandomizedMLPSettings:
         keep: Part of every layer's inputs that is stored for the backward pass, above 0 and at most 1.
     """
 
-    hidden: tuple[int, ...] = (256, 256)
-    keep: float = 0.1
+    hidden: tuple[Count, ...] = (256, 256)
+    keep: Annotated[float, Bounds(above=0, at_most=1)] = 0.1
 
 
 class RandomizedPerceptron(Perceptron):

@@ -85,7 +85,7 @@ OPTIONS = {
     "--model.name mlp --model.hidden 8": "model.hidden",
     "--model.name mlp --model.hidden [8,x]": "model.hidden",
     "--model.heads 3": "3 heads do not divide a width of 32",
-    "--model.heads 0": "heads must be a whole number, at least 1, not 0",
+    "--model.heads 0": "model.heads must be at least 1, not 0",
     "--model.width 0": "width",
     "--model.width -8": "width",
     "--model.width 99999999999999999999": "model.width must be an integer",

@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_refused():
     for signature in (Features(3, 4), Features(3, 3, whole_graph=True), Tokens(3, 3)):
         with pytest.raises(ConfigError, match=r"auto-encoder|GraphAutoencoder"):
             GraphAutoencoder(GraphAutoencoderSettings(), signature)
-    with pytest.raises(ConfigError, match="width=0"):
+    with pytest.raises(ConfigError, match="width must be at least 1, not 0"):
         GraphAutoencoder(GraphAutoencoderSettings(width=0), PLACES)
     with pytest.raises(ConfigError, match="egnn"):
         GraphAutoencoder(GraphAutoencoderSettings("gcn"), PLACES)

@@ -69,7 +69,6 @@ def test_dropout_acts_in_training_only(chances):
         (DeepSetsSettings(()), BAGS, "at least one hidden layer"),
         (DeepSetsSettings(), Features(3, 2), "one output per graph"),
         (DeepSetsSettings(), Tokens(3, 2, whole_graph=True), "features of nodes"),
-        (DeepSetsSettings(readout="median"), BAGS, "readout 'median' is unknown"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, signature, message):

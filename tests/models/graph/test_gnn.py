@@ -124,7 +124,7 @@ def test_depth_one_is_one_layer():
         (NODES, {"layer": "gnc"}, r"layer 'gnc' is unknown; did you mean 'gcn'\? choose one of gcn, sage-mean"),
         (NODES, {"connection": "dense"}, "choose one of none, residual, concatenate"),
         (NODES, {"norm": "group"}, "choose one of layer"),
-        (NODES, {"edge_dropout": 2.0}, "from 0 to 1"),
+        (NODES, {"edge_dropout": 2.0}, "edge_dropout must be at least 0 and at most 1, not 2.0"),
         (NODES, {"activation": "swish"}, "choose one of relu"),
         (NODES, {"layer": Choice("gat", {"heads": 3})}, "3 heads do not divide a width of 16"),
         (NODES, {"layer": "gcnii", "connection": "concatenate", "depth": 4}, "gcnii' keeps its width"),

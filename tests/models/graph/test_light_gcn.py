@@ -28,7 +28,7 @@ def test_outputs_and_gradients_are_those_of_pytorch_geometric(depth: int) -> Non
 
 
 def test_what_it_cannot_do_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"model.depth must be at least 0"):
+    with pytest.raises(ConfigError, match="depth must be at least 0, not -1"):
         LightGCN(LightGCNSettings(-1), Features(3, 2))
     with pytest.raises(ConfigError, match="one output per node"):
         LightGCN(LightGCNSettings(), Features(3, 2, whole_graph=True))

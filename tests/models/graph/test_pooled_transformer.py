@@ -91,9 +91,9 @@ def test_relevance_is_the_gradient_times_the_input():
     ("options", "signature", "message"),
     [
         ({}, Features(5, 2), "one output per node"),
-        ({"pooling": MinCutSettings(penalty=-1.0)}, SIGNATURE, "at least 0"),
+        ({"pooling": {"penalty": -1.0}}, SIGNATURE, "pooling.penalty must be at least 0, not -1.0"),
         ({"blocks": -1}, SIGNATURE, "at least 0"),
-        ({"pooling": MinCutSettings(clusters=0)}, SIGNATURE, "at least 1"),
+        ({"pooling": {"clusters": 0}}, SIGNATURE, "pooling.clusters must be at least 1, not 0"),
         ({"layer": "gnc"}, SIGNATURE, "choose one of gcn"),
         ({"heads": 3}, SIGNATURE, "do not divide"),
         ({"readout": "none"}, SIGNATURE, "choose a readout"),

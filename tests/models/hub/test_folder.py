@@ -161,7 +161,7 @@ def test_what_is_written_is_read_by_transformers_and_by_us(settings, signature, 
         ({"n_layer": 3}, CheckpointError, "lacks the weight 'transformer.h.2.ln_1.weight'"),
         ({"n_layer": 1}, CheckpointError, "no place for: transformer.h.1"),
         ({"n_positions": 8}, CheckpointError, r"the shape \[16, 24\] instead of \[8, 24\]"),
-        ({"n_head": "three"}, ConfigError, r"config\.json: .*heads must be a whole number.* not 'three'"),
+        ({"n_head": "three"}, ConfigError, r"config\.json: .*heads must be an integer, not 'three'"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(change, error, message, tmp_path):

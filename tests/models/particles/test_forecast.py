@@ -89,17 +89,17 @@ def test_schnet_forecasts_by_a_force():
 
 
 @pytest.mark.parametrize(
-    ("settings", "signature", "message"),
+    ("layer", "signature", "message"),
     [
-        (ParticlesSettings(), Features(7, 3), "reads particles"),
-        (ParticlesSettings(), MovingParticles(7, 3, whole_graph=True, space=3), "one output per node"),
-        (ParticlesSettings("egn"), SIGNATURE, "'egn' is unknown"),
-        (ParticlesSettings(Choice("egnn", {"width": 0})), SIGNATURE, "layer.width must be at least 1"),
-        (ParticlesSettings(Choice("linear", {"width": 8})), SIGNATURE, "layer 'linear' takes no option 'width'"),
-        (ParticlesSettings(Choice("tfn", {"types": 0})), SIGNATURE, "layer.types must be at least 1"),
-        (ParticlesSettings("tfn"), MovingParticles(5, 2, space=2), "three dimensions"),
+        ("egnn", Features(7, 3), "reads particles"),
+        ("egnn", MovingParticles(7, 3, whole_graph=True, space=3), "one output per node"),
+        ("egn", SIGNATURE, "'egn' is unknown"),
+        (Choice("egnn", {"width": 0}), SIGNATURE, "layer.width must be at least 1"),
+        (Choice("linear", {"width": 8}), SIGNATURE, "layer 'linear' takes no option 'width'"),
+        (Choice("tfn", {"types": 0}), SIGNATURE, "layer.types must be at least 1"),
+        ("tfn", MovingParticles(5, 2, space=2), "three dimensions"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings, signature, message):
+def test_what_does_not_fit_is_refused(layer, signature, message):
     with pytest.raises(ConfigError, match=message):
-        Particles(settings, signature)
+        Particles(ParticlesSettings(layer), signature)

@@ -192,8 +192,6 @@ def test_a_lone_atom_feels_nothing():
     [
         (PotentialSettings(), MovingParticles(7, 3, space=3), "reads atoms"),
         (PotentialSettings(), Features(7, 4), "reads atoms"),
-        (PotentialSettings(width=0), SIGNATURE, "at least 1"),
-        (PotentialSettings(gaussians=1), SIGNATURE, "gaussians must be a whole number, at least 2, not 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, signature, message):

@@ -113,10 +113,6 @@ def test_particles_on_one_spot_have_finite_gradients():
     [
         (SimulatorSettings(), Features(9, 2)),
         (SimulatorSettings(), MovingParticles(4, 2, space=2)),
-        (SimulatorSettings(width=0), SIGNATURE),
-        (SimulatorSettings(depth=0), SIGNATURE),
-        (SimulatorSettings(gaussians=1), SIGNATURE),
-        (SimulatorSettings(activation="rellu"), SIGNATURE),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, signature):

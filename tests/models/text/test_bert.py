@@ -103,13 +103,11 @@ def test_dropout_acts_while_training_only():
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (BERTSettings(width=0), Tokens(9, 9, 8), "width=0"),
         (BERTSettings(), Features(9, 9, length=8), "reads tokens, and this task has features"),
         (BERTSettings(), Tokens(9, 9), "needs graphs of a known length"),
         (BERTSettings(), Tokens(9, 3, 8), "wants other outputs"),
         (BERTSettings(), Tokens(9, 3, 8, whole_graph=True), "choose a readout"),
         (BERTSettings(readout="first"), Tokens(9, 9, 8), "must be 'none'"),
-        (BERTSettings(readout="last"), Tokens(9, 3, 8, whole_graph=True), "readout"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, signature, message):

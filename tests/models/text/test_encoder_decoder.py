@@ -137,8 +137,8 @@ def test_an_output_layer_of_its_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 0}, "width=0 must be at least 1"),
-        ({"decoder_depth": -1}, "decoder_depth=-1 at least 0"),
+        ({"width": 0}, "width must be at least 1, not 0"),
+        ({"decoder_depth": -1}, "decoder_depth must be at least 0, not -1"),
         ({"heads": 3}, "3 heads do not divide"),
         ({"block": "middle"}, "block"),
         ({"positions": "odd"}, "positions"),

@@ -99,7 +99,7 @@ def test_the_search_finds_the_same_with_and_without_a_cache(beam, attention):
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(ConfigError, match="hidden=0"):
+    with pytest.raises(ConfigError, match=r"hidden must be an integer \(at least 1\) or null, not 0"):
         RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(hidden=0), TokenPairs(9, 9))
     with pytest.raises(ConfigError, match="this task has tokens"):
         RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(), Tokens(9, 9))

@@ -155,7 +155,7 @@ def test_dropout_reaches_the_weights_of_those_attentions_that_the_settings_name(
         (IMAGE, {}, "choose a readout"),
         (IMAGE, {"readout": "class", "attention": "strided-heads"}, "looks back, and readout='class'"),
         (IMAGE, {"readout": "first", "attention": "fixed-heads"}, "choose another readout"),
-        (IMAGE, {"readout": "median"}, "choose one of mean, sum, max, attention"),
+        (IMAGE, {"readout": "median"}, "choose one of none, mean, sum, max, attention"),
         (IMAGE, {"readout": "mean", "tied": True}, "same tokens"),
         (Features(4, 2), {}, "largest length"),
     ],

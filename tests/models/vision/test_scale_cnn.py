@@ -70,8 +70,6 @@ def test_the_features_of_an_image_of_half_the_size_are_those_of_the_next_scale()
     ("settings", "signature", "message"),
     [
         (ScaleCNNSettings(widths=()), SIGNATURE, "at least one layer"),
-        (ScaleCNNSettings(levels=0), SIGNATURE, "levels must be a whole number, at least 1, not 0"),
-        (ScaleCNNSettings(reach=0), SIGNATURE, "at least 1"),
         (ScaleCNNSettings(), Features(3, 2), "one output per graph"),
         (ScaleCNNSettings(), Tokens(3, 2, whole_graph=True), "features of nodes"),
     ],

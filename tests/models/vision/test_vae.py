@@ -82,7 +82,7 @@ def test_an_evaluation_decodes_the_mean_and_draws_nothing() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ConfigError, match="gives back what it reads"):
         VariationalAutoencoder(VariationalAutoencoderSettings(), Features(12, 10, length=1, whole_graph=True))
-    with pytest.raises(ConfigError, match="latent=0 must be at least 1"):
+    with pytest.raises(ConfigError, match="latent must be at least 1, not 0"):
         VariationalAutoencoder(VariationalAutoencoderSettings(latent=0), SIGNATURE)
     with pytest.raises(ConfigError, match="reads features of nodes"):
         VariationalAutoencoder(VariationalAutoencoderSettings(), Tokens(12, 12, length=1, whole_graph=True))

@@ -123,5 +123,3 @@ def test_what_does_not_fit_is_said() -> None:
         Recommendation("films", Choices((), (), PAIRS | {"test": torch.zeros(0, 2).long()}), 4)
     with pytest.raises(ConfigError, match="the choices are the graph: choose graph given"):
         task().graph(lambda count: None)
-    with pytest.raises(ConfigError, match=r"model.depth must be at least 0 and model.scale above 0"):
-        LightGCN(LightGCNSettings(-1), task().signature)

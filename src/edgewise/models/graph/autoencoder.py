@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import OneOf, chosen
+from edgewise.configuration import Count, OneOf, Settings, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks
 from edgewise.graphs.derived import cached
@@ -20,7 +20,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class GraphAutoencoderSettings:
+class GraphAutoencoderSettings(Settings):
     """What a graph auto-encoder can be.
 
     Args:
@@ -30,8 +30,8 @@ class GraphAutoencoderSettings:
     """
 
     layer: Annotated[str, OneOf(ENCODERS)] = "egnn"
-    width: int = 64
-    depth: int = 4
+    width: Count = 64
+    depth: Count = 4
 
 
 class EGNNEncoder(nn.Module):
@@ -102,8 +102,6 @@ class GraphAutoencoder(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=False)
         if signature.inputs != signature.outputs:
             raise ConfigError("a graph auto-encoder moves positions: choose a task with as many outputs as inputs")
-        if min(settings.width, settings.depth) < 1:
-            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
         self.encoder = chosen("layer", settings.layer, ENCODERS)(settings, signature)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Positive, Share, chosen, typed
+from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Positive, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.models.graph.gnn import GNN, GNNSettings
@@ -18,7 +18,7 @@ from edgewise.models.signature import Features, Penalised, Signature, accepted
 
 
 @dataclass(frozen=True)
-class RandomPropagationSettings:
+class RandomPropagationSettings(Settings):
     """What a network on randomly propagated features can be.
 
     Args:
@@ -34,9 +34,6 @@ class RandomPropagationSettings:
     node_dropout: Share = 0.5
     input_dropout: Share = 0.5
     dropout: Share = 0.5
-
-    def __post_init__(self) -> None:
-        typed(self, "model")
 
 
 class RandomPropagation(nn.Module):
@@ -89,7 +86,7 @@ BUILT: dict[type[Any], Callable[[Any, Signature], nn.Module]] = {
 
 
 @dataclass(frozen=True)
-class ConsistentSettings:
+class ConsistentSettings(Settings):
     """What learning from passes that agree can be.
 
     Args:
@@ -103,9 +100,6 @@ class ConsistentSettings:
     passes: Count = 4
     weight: NonNegative = 1.0
     temperature: Positive = 0.5
-
-    def __post_init__(self) -> None:
-        typed(self, "model")
 
 
 class Consistent(nn.Module):

@@ -5,7 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from edgewise.configuration import Natural, chosen
+from edgewise.configuration import Count, Natural, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import ACTIVATIONS, MLP, NORMS, READOUTS, HopfieldLookup, SparseFeatures, dropout
@@ -14,7 +14,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class DeepSetsSettings:
+class DeepSetsSettings(Settings):
     """What a network on sets can be.
 
     Args:
@@ -27,11 +27,11 @@ class DeepSetsSettings:
         memories: Learned patterns, of which each node retrieves what resembles it before the readout. 0: none.
     """
 
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[Count, ...] = (64, 64)
     activation: Activation = "relu"
     norm: Norm = "layer"
-    dropout: float = 0.0
-    input_dropout: float = 0.0
+    dropout: Share = 0.0
+    input_dropout: Share = 0.0
     readout: Readout = "hopfield"
     memories: Natural = 0
 

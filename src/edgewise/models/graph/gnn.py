@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.configuration import Choice, OneOf, chosen
+from edgewise.configuration import Choice, Count, OneOf, Portion, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.store.layout import scratch
@@ -25,7 +25,7 @@ AnyGraph = Graph | Sample | LayerSample | Neighborhood
 
 
 @dataclass(frozen=True)
-class GNNSettings:
+class GNNSettings(Settings):
     """What a graph network can be.
 
     Args:
@@ -45,14 +45,14 @@ class GNNSettings:
     """
 
     layer: Annotated[Choice | str, OneOf(GRAPH_LAYERS)] = "gcn"
-    width: int = 16
-    depth: int = 2
+    width: Count = 16
+    depth: Count = 2
     connection: Annotated[str, OneOf(CONNECTIONS)] = "none"
     norm: Annotated[str, OneOf(GRAPH_NORMS)] = "none"
-    dropout: float = 0.5
+    dropout: Share = 0.5
     activation: Activation = "relu"
     readout: Annotated[Choice | str, OneOf(GRAPH_OUTPUTS)] = "none"
-    edge_dropout: float = 0.0
+    edge_dropout: Portion = 0.0
     virtual_node: bool = False
 
 
@@ -305,10 +305,6 @@ def _streams(settings: GNNSettings) -> bool:
 
 
 def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
-    if settings.width < 1 or settings.depth < 1:
-        raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
-    if not 0 <= settings.edge_dropout <= 1:
-        raise ConfigError(f"edge_dropout={settings.edge_dropout} must be a probability, from 0 to 1")
     layer = Choice.of(settings.layer).name
     if edges and layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
@@ -320,5 +316,4 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
         raise ConfigError("edge_dropout cannot leave out edges of layers that read types: choose attention_dropout")
     if _streams(settings) and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that layers hand features on")
-    chosen("connection", settings.connection, CONNECTIONS)
     check_readout(Choice.of(settings.readout).name, signature)

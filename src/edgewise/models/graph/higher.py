@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, Natural, Positive, Settings
 from edgewise.graphs import Graph
 from edgewise.models.parts import Readout
 from edgewise.models.signature import Features, Signature, accepted, check_readout
 
 
 @dataclass(frozen=True)
-class PairNetworkSettings:
+class PairNetworkSettings(Settings):
     """What a network on pairs of nodes can be.
 
     Args:
@@ -26,15 +26,15 @@ class PairNetworkSettings:
         readout: "none", or a readout where the task wants one output per graph.
     """
 
-    width: int = 16
-    depth: int = 5
+    width: Count = 16
+    depth: Count = 5
     marked: bool = False
-    gain: float = layers.GAIN
+    gain: Positive = layers.GAIN
     readout: Readout = "none"
 
 
 @dataclass(frozen=True)
-class SubgraphNetworkSettings:
+class SubgraphNetworkSettings(Settings):
     """What a network on subgraphs can be.
 
     Args:
@@ -45,10 +45,10 @@ class SubgraphNetworkSettings:
         readout: "none", or a readout where the task wants one output per graph.
     """
 
-    width: int = 16
-    depth: int = 3
-    hops: int = 2
-    gain: float = layers.GAIN
+    width: Count = 16
+    depth: Count = 3
+    hops: Natural = 2
+    gain: Positive = layers.GAIN
     readout: Readout = "none"
 
 
@@ -61,8 +61,6 @@ class _Higher(nn.Module):
 
     def _finish(self) -> None:
         settings, signature = self.settings, self.signature
-        if settings.width < 1 or settings.depth < 1:
-            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
         check_readout(settings.readout, signature)
         reads = settings.readout in layers.READOUTS
         self.readout = layers.READOUTS[settings.readout](settings.width) if reads else None

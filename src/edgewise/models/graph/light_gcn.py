@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError
+from edgewise.configuration import Natural, Positive, Settings
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers import Linear, SparseFeatures
@@ -15,7 +15,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class LightGCNSettings:
+class LightGCNSettings(Settings):
     """What a LightGCN can be.
 
     Args:
@@ -23,8 +23,8 @@ class LightGCNSettings:
         scale: Deviation of the embeddings that training begins with.
     """
 
-    depth: int = 3
-    scale: float = 0.1
+    depth: Natural = 3
+    scale: Positive = 0.1
 
 
 class LightGCN(nn.Module):
@@ -50,9 +50,6 @@ class LightGCN(nn.Module):
     def __init__(self, settings: LightGCNSettings, signature: Signature) -> None:
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=False)
-        if settings.depth < 0 or settings.scale <= 0:
-            what = f"not {settings.depth} and {settings.scale}"
-            raise ConfigError(f"model.depth must be at least 0 and model.scale above 0, {what}")
         self.embed = Linear(signature.inputs, signature.outputs, bias=False)
         nn.init.normal_(self.embed.weight, std=settings.scale)
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 
-from edgewise.configuration import OneOf, chosen, known
-from edgewise.errors import ConfigError
+from edgewise.configuration import Count, Natural, OneOf, Settings, Share, chosen, known
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.models.parts import Activation, Norm, features_of_edges
@@ -14,7 +13,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class GraphNetworkSettings:
+class GraphNetworkSettings(Settings):
     """What an encode-process-decode graph network can be.
 
     Args:
@@ -26,12 +25,12 @@ class GraphNetworkSettings:
         dropout: Probability for the hidden channels of every update.
     """
 
-    width: int = 32
-    depth: int = 3
+    width: Count = 32
+    depth: Natural = 3
     reduce: Annotated[str, OneOf(("sum", "mean"))] = "mean"
     norm: Norm = "layer"
     activation: Activation = "relu"
-    dropout: float = 0.0
+    dropout: Share = 0.0
 
 
 class ResidualBlock(nn.Module):
@@ -75,8 +74,6 @@ class GraphNetworkModel(nn.Module):
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges", "whole"))
         width, inputs, edges, whole = settings.width, signature.inputs, self.signature.edges, self.signature.whole
-        if width < 1 or settings.depth < 0:
-            raise ConfigError(f"width={width} must be at least 1 and depth={settings.depth} at least 0")
         known("reduce", settings.reduce, ("sum", "mean"))
         self.encode = _block(settings, edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.configuration import Choice, OneOf, chosen
-from edgewise.errors import ConfigError, ExplanationError, ShapeError
+from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Settings, Share, chosen
+from edgewise.errors import ExplanationError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.models.capabilities import evaluating
 from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_NORMS, GNNSettings
@@ -18,7 +18,7 @@ from edgewise.models.signature import Features, Penalised, Signature, Tokens, ac
 
 
 @dataclass(frozen=True)
-class MinCutSettings:
+class MinCutSettings(Settings):
     """How nodes are pooled.
 
     Args:
@@ -27,13 +27,13 @@ class MinCutSettings:
         linked: Whether the links between clusters, A_pool, multiply the scores of the attention among them.
     """
 
-    clusters: int = 8
-    penalty: float = 1.0
+    clusters: Count = 8
+    penalty: NonNegative = 1.0
     linked: bool = False
 
 
 @dataclass(frozen=True)
-class PooledTransformerSettings:
+class PooledTransformerSettings(Settings):
     """What a pooled graph transformer can be.
 
     Args:
@@ -50,14 +50,14 @@ class PooledTransformerSettings:
     """
 
     layer: Annotated[Choice | str, OneOf(GRAPH_LAYERS)] = "gcn"
-    width: int = 64
-    depth: int = 2
+    width: Count = 64
+    depth: Count = 2
     pooling: MinCutSettings = field(default_factory=MinCutSettings)
-    blocks: int = 1
-    heads: int = 4
+    blocks: Natural = 1
+    heads: Count = 4
     connection: Annotated[str, OneOf(CONNECTIONS)] = "none"
     norm: Annotated[str, OneOf(GRAPH_NORMS)] = "none"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     readout: Readout = "mean"
 
 
@@ -90,8 +90,6 @@ class PooledTransformer(nn.Module):
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, Tokens, whole_graph=True)
         check_readout(settings.readout, signature)
-        if settings.blocks < 0 or settings.pooling.penalty < 0:
-            raise ConfigError(f"blocks={settings.blocks} and penalty={settings.pooling.penalty} must be at least 0")
         width, inside = settings.width, replace(signature, outputs=settings.width, whole_graph=False)
         names = ("layer", "width", "depth", "connection", "norm", "dropout")
         self.gnn = GNN(GNNSettings(**{name: getattr(settings, name) for name in names}), inside)

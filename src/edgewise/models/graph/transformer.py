@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
+from edgewise.configuration import Choice, Count, Natural, OneOf, Positive, Settings, Share, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -19,7 +19,7 @@ from edgewise.models.signature import Features, Signature, accepted, check_reado
 
 
 @dataclass(frozen=True)
-class GraphTransformerSettings:
+class GraphTransformerSettings(Settings):
     """What a graph transformer can be.
 
     Args:
@@ -38,11 +38,11 @@ class GraphTransformerSettings:
 
     attention: Annotated[Choice | str, OneOf(ATTENTIONS)] = "neighbors"
     encoding: Annotated[Choice | str, OneOf(ENCODINGS)] = "none"
-    width: int = 64
-    depth: int = 2
-    heads: int = 4
+    width: Count = 64
+    depth: Natural = 2
+    heads: Count = 4
     block: Annotated[Choice | str, OneOf(BLOCKS, without=("bias",))] = "post-norm"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     readout: Readout = "none"
 
 
@@ -142,8 +142,6 @@ class GraphTransformer(nn.Module):
 
     def __init__(self, settings: GraphTransformerSettings, signature: Signature) -> None:
         super().__init__()
-        if settings.width < 1 or settings.depth < 0:
-            raise ConfigError("a graph transformer's width must be at least 1, its depth at least 0")
         self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges",))
         edges, self.attention = self.signature.edges, Choice.of(settings.attention).name
         check_readout(settings.readout, signature)

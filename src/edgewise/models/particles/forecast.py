@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
+from edgewise.configuration import Choice, Count, OneOf, Positive, Settings, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
@@ -21,7 +21,7 @@ from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
 @dataclass(frozen=True)
-class ParticlesSettings:
+class ParticlesSettings(Settings):
     """What a forecast of particles can be.
 
     Args:

@@ -1,12 +1,13 @@
 """Potentials: an energy that depends on where atoms are, and the forces that follow from it."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Bounds, Count, Settings
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
@@ -19,7 +20,7 @@ ELEMENTS = 119  # atomic numbers from 0, which is no element, to 118
 
 
 @dataclass(frozen=True)
-class PotentialSettings:
+class PotentialSettings(Settings):
     """What a potential can be.
 
     Args:
@@ -28,9 +29,9 @@ class PotentialSettings:
         gaussians: Gaussians that a distance is spread over, from 0 to the radius.
     """
 
-    width: int = 64
-    depth: int = 3
-    gaussians: int = 32
+    width: Count = 64
+    depth: Count = 3
+    gaussians: Annotated[int, Bounds(at_least=2)] = 32
 
 
 class Potential(nn.Module):
@@ -60,8 +61,6 @@ class Potential(nn.Module):
 
     def __init__(self, settings: PotentialSettings, signature: Signature) -> None:
         super().__init__()
-        if min(settings.width, settings.depth) < 1:
-            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
         self.settings, self.signature = settings, accepted(self, signature, Atoms, whole_graph=False)
         self.radius = self.signature.radius
         width = settings.width

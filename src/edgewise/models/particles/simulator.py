@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import OneOf
+from edgewise.configuration import Bounds, Count, OneOf, Settings
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import gaussians
@@ -16,7 +16,7 @@ from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
 @dataclass(frozen=True)
-class SimulatorSettings:
+class SimulatorSettings(Settings):
     """What a graph network simulator can be.
 
     Args:
@@ -27,9 +27,9 @@ class SimulatorSettings:
         activation: The activation inside every network.
     """
 
-    width: int = 64
-    depth: int = 3
-    gaussians: int = 32
+    width: Count = 64
+    depth: Count = 3
+    gaussians: Annotated[int, Bounds(at_least=2)] = 32
     reduce: Annotated[str, OneOf(("sum", "mean", "max"))] = "sum"
     activation: Activation = "relu"
 
@@ -88,8 +88,6 @@ class Simulator(nn.Module):
         space, known = self.signature.space, self.signature.known
         if known < 1:
             raise ConfigError("a simulator needs features beside position and velocity, and this task has none")
-        if min(width, settings.depth) < 1 or settings.gaussians < 2:
-            raise ConfigError(f"{settings}: width and depth must be at least 1, gaussians at least 2")
         edges = 2 * (space + 1 + settings.gaussians)
         self.encode_nodes = nn.Sequential(MLP([known, width, width], activation), nn.LayerNorm(width))
         self.encode_edges = nn.Sequential(MLP([edges, width, width], activation), nn.LayerNorm(width))

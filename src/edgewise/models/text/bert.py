@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Natural, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import dropout
@@ -18,7 +18,7 @@ from edgewise.models.signature import Signature, Tokens, accepted, check_readout
 
 
 @dataclass(frozen=True)
-class BERTSettings:
+class BERTSettings(Settings):
     """What an encoder that is trained on masked tokens can be.
 
     Args:
@@ -33,14 +33,14 @@ class BERTSettings:
         readout: "none", or where the task wants one output per text a readout: "first" is BERT's pooler.
     """
 
-    width: int = 128
-    depth: int = 4
-    heads: int = 4
-    hidden: int | None = None
+    width: Count = 128
+    depth: Natural = 4
+    heads: Count = 4
+    hidden: Count | None = None
     activation: Activation = "gelu"
     norm: Norm = "fine-layer"
-    dropout: float = 0.1
-    attention_dropout: float | None = None
+    dropout: Share = 0.1
+    attention_dropout: Share | None = None
     readout: Readout = "none"
 
     @property
@@ -134,8 +134,6 @@ class BERT(nn.Module):
 
 
 def _check(settings: BERTSettings, signature: Tokens) -> None:
-    if settings.width < 1 or settings.depth < 0:
-        raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
     if not signature.whole_graph and signature.inputs != signature.outputs:
         raise ConfigError("the head for single tokens guesses which token it was: this task wants other outputs")
     check_readout(settings.readout, signature)

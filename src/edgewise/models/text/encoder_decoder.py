@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, OneOf, chosen
+from edgewise.configuration import Choice, Count, Natural, OneOf, Settings, Share, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
@@ -23,7 +23,7 @@ from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
 
 
 @dataclass(frozen=True)
-class EncoderDecoderSettings:
+class EncoderDecoderSettings(Settings):
     """What an encoder-decoder transformer can be.
 
     Args:
@@ -40,15 +40,15 @@ class EncoderDecoderSettings:
         tied: Whether the output layer is the token embedding, which source and target share, transposed.
     """
 
-    width: int = 256
-    encoder_depth: int = 3
-    decoder_depth: int = 3
-    heads: int = 8
+    width: Count = 256
+    encoder_depth: Natural = 3
+    decoder_depth: Natural = 3
+    heads: Count = 8
     positions: Annotated[Choice | str, OneOf(POSITIONS)] = "sinusoidal"
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "relu"
     block: Annotated[Choice | str, OneOf(DECODER_BLOCKS)] = "pre-norm"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.0
     tied: bool = True
 
 
@@ -173,8 +173,5 @@ class EncoderDecoder(nn.Module):
 
 
 def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> None:
-    if settings.width < 1 or min(settings.encoder_depth, settings.decoder_depth) < 0:
-        depths = f"encoder_depth={settings.encoder_depth} and decoder_depth={settings.decoder_depth}"
-        raise ConfigError(f"width={settings.width} must be at least 1, {depths} at least 0")
     if settings.tied and signature.inputs != signature.outputs:
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from torch import Tensor, nn
 
-from edgewise.configuration import OneOf, chosen
+from edgewise.configuration import Count, OneOf, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Causal
@@ -20,7 +20,7 @@ from edgewise.models.text.generation import generate
 
 
 @dataclass(frozen=True)
-class RecurrentSettings:
+class RecurrentSettings(Settings):
     """What a recurrent network can be.
 
     Args:
@@ -31,9 +31,9 @@ class RecurrentSettings:
     """
 
     cell: Annotated[str, OneOf(CELLS)] = "lstm"
-    width: int = 128
-    depth: int = 1
-    dropout: float = 0.0
+    width: Count = 128
+    depth: Count = 1
+    dropout: Share = 0.0
 
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"plain": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
@@ -58,8 +58,8 @@ class Recurrent(nn.Module):
     Symbols     embed gives x_t; cells = W, U, b of all layers; head = V, d
     Shapes      tokens x [*, T] int64 or features x [*, T, inputs] -> [*, T, outputs], for a task on whole graphs
                 [*, 1, outputs]
-    Errors      ConfigError for an unknown cell, sizes below 1, a sequence without positions where one output is wanted,
-                and for a graph other than `causal`: the state holds the whole past, and nothing else
+    Errors      ConfigError for a sequence without positions where one output is wanted, and for a graph other than
+                `causal`: the state holds the whole past, and nothing else
     Edge cases  with `caches`, x holds the new positions only
     Cost        O(T width²) time in T steps that cannot run side by side; O(T width) memory, decoding O(width)
     Reference   Elman, 1990; Hochreiter & Schmidhuber, 1997; Cho et al., 2014
@@ -74,8 +74,6 @@ class Recurrent(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, signature: Signature) -> None:
         super().__init__()
-        if min(settings.width, settings.depth) < 1:
-            raise ConfigError(f"width={settings.width} and depth={settings.depth} must be at least 1")
         width = settings.width
         cell = chosen("cell", settings.cell, CELLS)
         passed_on = settings.dropout if settings.depth > 1 else 0.0

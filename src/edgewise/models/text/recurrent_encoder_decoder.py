@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from edgewise import layers
-from edgewise.configuration import Count
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.configuration import Count, Settings, Share
+from edgewise.errors import ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
 from edgewise.graphs.forms import edges_of
@@ -21,7 +21,7 @@ from edgewise.models.signature import Signature, TokenPairs, accepted
 
 
 @dataclass(frozen=True)
-class RecurrentEncoderDecoderSettings:
+class RecurrentEncoderDecoderSettings(Settings):
     """What a recurrent encoder-decoder can be.
 
     Args:
@@ -32,8 +32,8 @@ class RecurrentEncoderDecoderSettings:
     """
 
     width: Count = 256
-    hidden: int | None = None
-    dropout: float = 0.1
+    hidden: Count | None = None
+    dropout: Share = 0.1
     attention: bool = True
 
 
@@ -97,8 +97,6 @@ class RecurrentEncoderDecoder(nn.Module):
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, TokenPairs, whole_graph=False)
         width = settings.width
-        if settings.hidden is not None and settings.hidden < 1:
-            raise ConfigError(f"hidden={settings.hidden} must be at least 1")
         self.embed = Embedding(signature.inputs, width)
         self.encoder = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.start = nn.Linear(width, width)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, OneOf, Positive, chosen
+from edgewise.configuration import Choice, Count, Natural, OneOf, Positive, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
@@ -25,7 +25,7 @@ from edgewise.models.text.generation import generate
 
 
 @dataclass(frozen=True)
-class TransformerSettings:
+class TransformerSettings(Settings):
     """What a transformer can be.
 
     Args:
@@ -46,14 +46,14 @@ class TransformerSettings:
         tied: Whether the output layer is the token embedding, transposed.
     """
 
-    width: int = 128
-    depth: int = 4
-    heads: int = 4
+    width: Count = 128
+    depth: Natural = 4
+    heads: Count = 4
     attention: Annotated[Choice | str, OneOf(ATTENTIONS)] = "softmax"
     positions: Annotated[Choice | str, OneOf(POSITIONS)] = "learned"
     feed_forward: Annotated[Choice | str, OneOf(FEED_FORWARDS)] = "gelu"
     block: Annotated[Choice | str, OneOf(BLOCKS)] = "pre-norm"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     readout: Annotated[str, OneOf(("none", *layers.READOUTS, "class"))] = "none"
     tied: bool = False
 
@@ -376,8 +376,6 @@ def _one_more(graph: Graph) -> Graph:
 
 
 def _check(settings: TransformerSettings, signature: Signature) -> None:
-    if settings.width < 1 or settings.depth < 0:
-        raise ConfigError(f"width={settings.width} must be at least 1 and depth={settings.depth} at least 0")
     if settings.tied and not (isinstance(signature, Tokens) and signature.inputs == signature.outputs):
         raise ConfigError("tied=True needs a task that reads and writes the same tokens")
     named = Choice.of(settings.positions).name

@@ -6,6 +6,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.configuration import Count, NonNegative, Settings, Share
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -16,7 +17,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class GroupCNNSettings:
+class GroupCNNSettings(Settings):
     """What a group-equivariant convolutional network can be.
 
     Args:
@@ -28,12 +29,12 @@ class GroupCNNSettings:
         dropout: Probability for the features before the output.
     """
 
-    rotations: int = 4
+    rotations: Count = 4
     reflections: bool = False
-    widths: tuple[int, ...] = (8, 8, 16, 16)
-    halve: tuple[int, ...] = (1, 3)
-    radius: float = 2.3
-    dropout: float = 0.0
+    widths: tuple[Count, ...] = (8, 8, 16, 16)
+    halve: tuple[Count, ...] = (1, 3)
+    radius: NonNegative = 2.3
+    dropout: Share = 0.0
 
 
 class GroupCNN(nn.Module):

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, NonNegative
+from edgewise.configuration import Count, NonNegative, Settings, Share
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import BatchNorm, MeanReadout, ScaleConvolution, ScaleSpace, dropout
@@ -13,7 +13,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class ScaleCNNSettings:
+class ScaleCNNSettings(Settings):
     """What a scale-equivariant network can be.
 
     Args:
@@ -25,10 +25,10 @@ class ScaleCNNSettings:
     """
 
     levels: Count = 3
-    widths: tuple[int, ...] = (8, 16)
+    widths: tuple[Count, ...] = (8, 16)
     radius: NonNegative = 1.5
     reach: Count = 2
-    dropout: float = 0.0
+    dropout: Share = 0.0
 
 
 class ScaleCNN(nn.Module):

@@ -6,7 +6,7 @@ from math import isqrt
 from torch import Tensor, nn
 
 from edgewise import layers
-from edgewise.configuration import chosen
+from edgewise.configuration import Count, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
@@ -15,7 +15,7 @@ from edgewise.models.signature import Features, Signature, accepted
 
 
 @dataclass(frozen=True)
-class SwinSettings:
+class SwinSettings(Settings):
     """What a Swin transformer can be.
 
     Args:
@@ -29,13 +29,13 @@ class SwinSettings:
         readout: What reads the pixels of the last stage.
     """
 
-    width: int = 32
-    depths: tuple[int, ...] = (2, 2)
-    heads: tuple[int, ...] = (2, 4)
-    window: int = 7
-    hidden: int = 4
+    width: Count = 32
+    depths: tuple[Count, ...] = (2, 2)
+    heads: tuple[Count, ...] = (2, 4)
+    window: Count = 7
+    hidden: Count = 4
     norm: Norm = "layer"
-    dropout: float = 0.0
+    dropout: Share = 0.0
     readout: Readout = "mean"
 
 
@@ -126,10 +126,8 @@ def _check(settings: SwinSettings, signature: Features) -> int:
     rows = isqrt(signature.length or 0)
     if rows * rows != signature.length:
         raise ConfigError(f"swin reads square images, and {signature.length} pixels are none: choose another patch")
-    if not settings.depths or len(settings.depths) != len(settings.heads) or min(settings.depths) < 1:
-        raise ConfigError(f"depths={settings.depths} and heads={settings.heads} need one number of at least 1 a stage")
-    if min(settings.width, settings.window, settings.hidden) < 1:
-        raise ConfigError("width, window and hidden must be at least 1")
+    if not settings.depths or len(settings.depths) != len(settings.heads):
+        raise ConfigError(f"depths={settings.depths} and heads={settings.heads} need one number a stage")
     if rows % (1 << (len(settings.depths) - 1)):
         raise ConfigError(f"{rows} x {rows} pixels cannot be halved {len(settings.depths) - 1} times")
     return rows

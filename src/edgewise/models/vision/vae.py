@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import Count, Settings
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.layers import MLP
@@ -13,7 +14,7 @@ from edgewise.models.signature import Features, Penalised, Signature, accepted
 
 
 @dataclass(frozen=True)
-class VariationalAutoencoderSettings:
+class VariationalAutoencoderSettings(Settings):
     """What a variational auto-encoder can be.
 
     Args:
@@ -22,8 +23,8 @@ class VariationalAutoencoderSettings:
         activation: The activation of the hidden layers.
     """
 
-    latent: int = 2
-    hidden: tuple[int, ...] = (256,)
+    latent: Count = 2
+    hidden: tuple[Count, ...] = (256,)
     activation: Activation = "relu"
 
 
@@ -53,8 +54,6 @@ class VariationalAutoencoder(nn.Module):
         self.settings, self.signature = settings, accepted(self, signature, Features, whole_graph=True, length=True)
         if signature.length != 1 or signature.outputs != signature.inputs:
             raise ConfigError("an auto-encoder gives back what it reads: choose a task of one node, as many outputs")
-        if settings.latent < 1:
-            raise ConfigError(f"latent={settings.latent} must be at least 1")
         pixels, hidden = signature.inputs, settings.hidden
         self.encoder = MLP([pixels, *hidden, 2 * settings.latent], settings.activation)
         self.decoder = MLP([settings.latent, *reversed(hidden), pixels], settings.activation)
