@@ -3,7 +3,7 @@
 import os
 import shlex
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -48,15 +48,27 @@ def train(
         return content
     repeated = repetitions(config, folds or seeds, bool(folds))
     task = rehearse(repeated[-1])
-    results: list[Result] = []
+    results, place, runs = list[Result](), None if folder is None else Path(folder), list[Path]()
     try:
         if first_rank() and task.summary:
             print("\n".join(task.summary), flush=True)
         for one in repeated:
-            run = run_folder(one, None if folder is None else Path(folder), alone=len(repeated) == 1)
-            results.append(carry_out(run, partial(training.train, one, run)))
+            runs.append(run_folder(one, place, alone=len(repeated) == 1))
+            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1])))
             if first_rank():
                 print(sentence(one.train.seed, results[-1]), flush=True)
+    except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
+        begun = len(results) + bool(stop.args)
+        if begun in (0, len(repeated)):
+            raise
+        left = repeated[begun:]
+        runs[begun:] = [run_folder(one, place, alone=False) for one in left]
+        commands = [
+            *remaining(recipe, overrides, left, place, bool(folds)),
+            ["edgewise", "report", "compare", *map(str, runs)],
+        ]
+        advice = f"{'then' if stop.args else 'go on with'}: {' && '.join(map(shlex.join, commands))}"
+        raise KeyboardInterrupt(*stop.args, advice) from stop
     except BrokenPipeError as stop:
         if len(results) < len(repeated):
             raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
@@ -76,6 +88,21 @@ def with_fold(config: RunConfig, fold: int) -> RunConfig:
     if "fold" not in config.task.options:
         raise ConfigError(f"the task {config.task.name!r} has no folds: use --seeds")
     return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
+
+
+def remaining(
+    recipe: str, overrides: Overrides, left: Sequence[RunConfig], folder: Path | None, folds: bool
+) -> Iterator[list[str]]:
+    """The commands that train the repetitions that are left: all seeds at once, or each fold."""
+    chosen = ("train.seed", "task.fold") if folds else ("train.seed",)
+    same = [f"--{name}={text}" for name, text in overrides if name not in chosen]
+    for part in [[one] for one in left] if folds else [left]:
+        alone, first = len(part) == 1, part[0]
+        words = ["edgewise", "train", recipe, *same, "--train.seed", str(first.train.seed)]
+        words += ["--task.fold", str(first.task.options["fold"])] if folds else []
+        words += [] if alone else ["--seeds", str(len(part))]
+        words += [] if folder is None else ["--run", str(run_folder(first, folder, alone=False) if alone else folder)]
+        yield words
 
 
 def resume(folder: str, accept: bool = False, data: Moved | None = None) -> dict[str, Any]:
