@@ -65,7 +65,9 @@ def test_a_number_that_no_float32_holds_once_it_is_scaled_is_refused(far: float,
     """It was infinite to the model, whose predictions for the row and all that read it were NaN."""
     values, there = np.array([0.5, 0.6, 0.4, far], dtype), np.ones(4, dtype=bool)
     column = Column("a", "number", values, there)
-    with pytest.raises(DataError, match=r"a is -?\de\+38, too far from the 0.5 ± 0.0816\d of the rows that train"):
+    with pytest.raises(
+        DataError, match=r"row 3: a is -?\de\+38, too far from the 0.5 ± 0.0816\d of the rows that train"
+    ):
         features([column], fit([column], np.arange(3), scale=True))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgewise.errors import DataError
@@ -114,3 +115,13 @@ def test_a_column_with_many_mistakes_is_one_of_few(tmp_path):
     with pytest.raises(DataError) as caught:
         columns(tmp_path, "a,b\n" + cells)
     assert str(caught.value).splitlines()[-1] == "and 2 more cells of b"
+
+
+def test_rows_that_are_taken_are_called_as_in_their_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "x,y\n1,2\n\n3,4\n5,6\n")
+    column, _ = read(file)
+    assert column.taken(np.arange(3)) is column
+    assert [column.at(row) for row in range(3)] == [f"{file}: line {line}" for line in (2, 4, 5)]
+    taken = column.taken(np.array([2, 0]))
+    assert taken.values.tolist() == [5, 1]
+    assert [taken.at(row) for row in range(2)] == [f"{file}: line {line}" for line in (5, 2)]

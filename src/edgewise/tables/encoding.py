@@ -66,9 +66,10 @@ class Encoding:
         given = np.where(column.present, column.values, self.fill)
         with np.errstate(over="ignore"):
             values = (given - self.shift) / self.deviation
-        if (far := np.abs(values) > LARGEST).any():
+        if len(far := np.flatnonzero(np.abs(values) > LARGEST)):
+            cell = f"{column.at(int(far[0]))}: {self.name} is {given[far[0]]:.4g}"
             usual = f"{self.shift:.4g} ± {self.deviation:.4g}"
-            raise DataError(f"{self.name} is {given[far][0]:.4g}, too far from the {usual} of the rows that train")
+            raise DataError(f"{cell}, too far from the {usual} of the rows that train")
         return np.stack([values, ~column.present] if self.flagged else [values], axis=1)
 
     def unknown(self, column: Column) -> list[str]:

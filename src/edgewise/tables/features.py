@@ -1,17 +1,18 @@
 """Columns of a table: what each holds is read off its cells; all that cannot be read is said at once."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, Self
 
 import numpy as np
 
 from edgewise.errors import DataError
 from edgewise.tables.dialect import CODE
 from edgewise.tables.reading import File
-from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of
+from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of, row_name
 
 TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
 BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
@@ -30,6 +31,7 @@ Kind = Literal["number", "boolean", "date", "category"]
 class Column:
     """What a column holds.
 
+    Symbols     at = what a row is called in a message
     Shapes      values [N]: numbers, of dates days since 1970, or of a category the level's place, -1 where there is
                 none; present [N]: the cells that hold a value
     """
@@ -39,6 +41,13 @@ class Column:
     values: Array
     present: np.ndarray[Any, np.dtype[np.bool_]]
     levels: tuple[str, ...] = ()
+    at: Callable[[int], str] = field(default="row {}".format, repr=False, compare=False)
+
+    def taken(self, rows: Array) -> Self:
+        """Some of its rows, in that order."""
+        if len(rows) == len(self.values) and bool((rows[:-1] < rows[1:]).all()):
+            return self
+        return replace(self, values=self.values[rows], present=self.present[rows], at=partial(_nth, self.at, rows))
 
     def __str__(self) -> str:
         missing = int((~self.present).sum())
@@ -72,11 +81,16 @@ def read_columns(
         try:
             cells = texts[name] if name in doubtful and texts else table.columns[name]
             comma = bool(file.dialect and name in file.dialect.commas)
-            found.append(_column(table, name, cells, kinds.get(name), comma))
+            column = _column(table, name, cells, kinds.get(name), comma)
+            found.append(replace(column, at=partial(row_name, table.path, table.rows)))  # without the table's columns
         except DataError as error:
             problems.append(error.args)
     more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
     return found, [*(line for lines in problems[:SHOWN] for line in lines), *more]
+
+
+def _nth(at: Callable[[int], str], rows: Array, number: int) -> str:
+    return at(int(rows[number]))
 
 
 def _column(table: Table, name: str, cells: Any, known: Kind | None, comma: bool) -> Column:

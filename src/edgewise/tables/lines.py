@@ -69,7 +69,9 @@ def read_csv(
             known += [(len(lines) + row, cell) for row, cell in cells[: SHOWN - len(known)]]
         lines.extend(part.rows[1])
     notes = (f"{path.name}: {dialect}",) if str(dialect) else ()
-    return Table(path, columns, ("line", lines), wrong, strange, notes, problems.sentences(), doubtful)
+    in_a_row = len(lines) > 0 and lines[-1] - lines[0] == len(lines) - 1  # as nearly always: nothing is to be kept
+    numbers = range(lines[0], lines[-1] + 1) if in_a_row else lines
+    return Table(path, columns, ("line", numbers), wrong, strange, notes, problems.sentences(), doubtful)
 
 
 class Problems:

@@ -59,7 +59,7 @@ class Table:
 
     def at(self, number: int) -> str:
         """What a row is called, counted from 0 here."""
-        return f"{self.path}: {self.rows[0]} {self.rows[1][number]}"
+        return row_name(self.path, self.rows, number)
 
     def numbers(self, name: str) -> Floats:
         """A column of finite numbers."""
@@ -111,6 +111,11 @@ class Table:
         if isinstance(column, str):
             raise DataError(f"{self.path}: the column {name!r} holds {column}, not numbers or texts")
         return column
+
+
+def row_name(path: Path, rows: tuple[str, Sequence[int]], number: int) -> str:
+    """What a row of a file is called."""
+    return f"{path}: {rows[0]} {rows[1][number]}"
 
 
 class Called(dict[str, str]):

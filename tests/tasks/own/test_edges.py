@@ -10,6 +10,7 @@ from edgewise.models import GNN, GNNSettings
 from edgewise.tables.reading import File
 from edgewise.tables.table import Table
 from edgewise.tasks import node_folder
+from edgewise.tasks.nodes.own.tables import Reading, read_tables
 
 NODES = "id,size,label,split\na,1,u,train\nb,2,v,train\nc,3,u,valid\nd,4,v,test\n"
 
@@ -63,6 +64,17 @@ def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_pa
     (tmp_path / "edges-home.csv").write_text("source,target,hours\nc,d,x\nb,d,x\na,c,y\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"hours holds category and numbers: give --task\.ignore hours"):
         node_folder(str(tmp_path))
+
+
+def test_rows_of_several_files_are_called_as_in_their_own(tmp_path) -> None:
+    write(tmp_path, edges_home="source,target,w\nc,d,1\na,d,2\n", edges_work="source,target,w\na,b,3\n")
+    files = [tmp_path / f"edges-{name}.csv" for name in ("home", "work")]
+    weight, *_ = read_tables(tmp_path / "nodes.csv", files, Reading()).e
+    assert [weight.at(row) for row in range(3)] == [
+        f"{files[0]}: line 2",
+        f"{files[0]}: line 3",
+        f"{files[1]}: line 2",
+    ]
 
 
 def test_numbers_that_are_0_and_1_in_one_file_are_numbers_in_all(tmp_path) -> None:
@@ -172,7 +184,7 @@ def test_arrays_have_features_of_edges_too(tmp_path) -> None:
     assert task.nodes.e.tolist() == [[4], [2]] or task.nodes.e.tolist() == [[2], [4]]
     assert "not read: the arrays spare" in task.summary
     np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.ones(3))
-    with pytest.raises(DataError, match=r"edge_attr must be finite numbers \[2, D\]"):
+    with pytest.raises(DataError, match=r"edge_attr must be numbers \[2, D\]"):
         node_folder(str(tmp_path))
 
 

@@ -1,7 +1,8 @@
 """The edges of one's own graph: who attends to whom, and what is known of each edge, from one table or several."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -188,15 +189,22 @@ def _absent(name: str, table: Table) -> Column:
 def joined(parts: Sequence[Column], kind: Kind) -> Column:
     """A column over the rows of several files, which hold values of this kind or none."""
     present = np.concatenate([part.present for part in parts])
+    at = partial(_in_parts, [(len(part.values), part.at) for part in parts])
     if kind != "category":
-        return replace(parts[0], kind=kind, values=np.concatenate([part.values for part in parts]), present=present)
+        values = np.concatenate([part.values for part in parts])
+        return replace(parts[0], kind=kind, values=values, present=present, at=at)
     levels = tuple(sorted({level for part in parts for level in part.levels}))
     place = {level: number for number, level in enumerate(levels)}
     codes = []
     for part in parts:
         own = np.array([*(place[level] for level in part.levels), -1], dtype=np.int32)
         codes.append(own[part.values] if part.kind == "category" else np.full(len(part.values), -1, dtype=np.int32))
-    return Column(parts[0].name, kind, np.concatenate(codes), present, levels)
+    return Column(parts[0].name, kind, np.concatenate(codes), present, levels, at)
+
+
+def _in_parts(parts: Sequence[tuple[int, Callable[[int], str]]], row: int) -> str:
+    (size, at), *others = parts
+    return at(row) if row < size else _in_parts(others, row - size)
 
 
 def with_features(edges: Tensor, e: Tensor, nodes: int, undirected: bool) -> tuple[Graph, Tensor]:

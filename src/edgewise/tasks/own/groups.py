@@ -1,7 +1,7 @@
 """Rows that belong to examples: the nodes of graphs, the points of clouds; and edges between them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -110,7 +110,7 @@ def read_members(
     notes = [*table.notes, *([f"{path.name}: {counted(twice, 'repeated row')}, read once"] if twice else [])]
     notes += [*in_lines(columns), *([f"not read: the columns {', '.join(left)}"] if left else [])]
     return Members(
-        [replace(one, values=one.values[order], present=one.present[order]) for one in columns],
+        [column.taken(order) for column in columns],
         np.bincount(owner[rows], minlength=len(examples)),
         [names[row] for row in order.tolist()],
         group,

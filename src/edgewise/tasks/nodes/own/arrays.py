@@ -13,6 +13,7 @@ from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import unread
+from edgewise.tables.table import LARGEST
 from edgewise.tasks.core.splits import SPLITS, check_apart
 from edgewise.tasks.nodes.classification import read_arrays
 from edgewise.tasks.nodes.own.given import DEGREE, Given
@@ -32,8 +33,10 @@ def read_npz(path: Path, how: Reading = PLAIN) -> Given:
     edges, count = arrays[ENDS], _count(arrays)
     bare = X not in arrays or (how.known is not None and [*how.known[0]] == [DEGREE])
     x: list[Column] | Array = [] if bare else arrays[X]
-    if not isinstance(x, list) and (x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif" or not _finite(x)):
-        raise DataError(f"{path}: x must be finite numbers [N, C], not {x.dtype} {list(x.shape)}")
+    if not isinstance(x, list):
+        if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif":
+            raise DataError(f"{path}: x must be numbers [N, C], not {x.dtype} {list(x.shape)}")
+        _check_finite(path, X, x)
     targets = _targets(path, arrays[LABELS], count) if how.labelled else {}
     if edges.dtype.kind not in "ui" or edges.ndim != 2:
         raise DataError(f"{path}: {ENDS} must be whole numbers [2, E], not {edges.dtype} {list(edges.shape)}")
@@ -49,10 +52,9 @@ def read_npz(path: Path, how: Reading = PLAIN) -> Given:
     e = arrays.get(EDGES)
     if e is not None:
         e = e[:, None] if e.ndim == 1 else e
-        if e.ndim != 2 or len(e) != edges.shape[1] or e.dtype.kind not in "buif" or not _finite(e):
-            raise DataError(
-                f"{path}: {EDGES} must be finite numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}"
-            )
+        if e.ndim != 2 or len(e) != edges.shape[1] or e.dtype.kind not in "buif":
+            raise DataError(f"{path}: {EDGES} must be numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}")
+        _check_finite(path, EDGES, e)
     with reading(path, "a .npz file"), ZipFile(path) as file:
         others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {ENDS, *named, *SPLITS})
     others += [X] if bare and X in arrays else []
@@ -83,10 +85,16 @@ def _targets(path: Path, labels: Array, nodes: int) -> dict[str, Array]:
     return {f"labels {number}": np.ascontiguousarray(labels[:, number]) for number in range(labels.shape[1])}
 
 
-def _finite(x: Array) -> bool:
-    """Whether all numbers are finite, in float32 too."""
-    parts = np.array_split(x, 1 + x.nbytes // (1 << 24))
-    return all((np.abs(part.astype(np.float64)) <= np.finfo(np.float32).max).all() for part in parts)
+def _check_finite(path: Path, name: str, x: Array) -> None:
+    """Name the first number that no float32 holds."""
+    first = 0
+    for part in np.array_split(x, 1 + x.nbytes // (1 << 24)):
+        if len(wrong := np.argwhere(~(np.abs(part.astype(np.float64)) <= LARGEST))):
+            row, column = wrong[0].tolist()
+            raise DataError(
+                f"{path}: {name}[{first + row}, {column}] is {part[row, column]}, not a finite number in float32"
+            )
+        first += len(part)
 
 
 def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:

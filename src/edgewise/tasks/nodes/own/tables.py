@@ -122,7 +122,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], how: Reading) -> Given:
         len(rows),
         ends,
         own,
-        [replace(column, values=column.values[rows], present=column.present[rows]) for column in x],
+        [column.taken(rows) for column in x],
         tuple(labels) if how.labelled else (),
         [[known[row] for row in rows.tolist()] for known in of_targets],
         splits,
