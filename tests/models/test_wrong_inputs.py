@@ -15,7 +15,7 @@ from edgewise.configuration import Option, options_of
 from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import MODELS
-from edgewise.models.signature import Features, TokenPairs, Tokens
+from edgewise.models.signature import Atoms, Features, MovingParticles, TokenPairs, Tokens
 from layers.test_wrong_inputs import refusal
 
 SIGNATURES = {
@@ -23,6 +23,8 @@ SIGNATURES = {
     "one feature": Features(1, 3, length=16, whole_graph=True),
     "positions and values": Features(4, 3),
     "edges": Features(4, 3, edges=2),
+    "particles": MovingParticles(7, 3, space=3),
+    "atoms": Atoms(7, 4, space=3, radius=4.0),
     "tokens": Tokens(5, 5, length=6),
     "texts": Tokens(5, 3, length=6, whole_graph=True),
     "pairs": TokenPairs(10, 10),
@@ -37,6 +39,8 @@ def inputs_of(signature: Any) -> tuple[Any, ...]:
         return complete(6), torch.arange(6) % 5
     length = signature.length or 6
     graph, x = complete(length), torch.randn(length, signature.inputs)
+    if isinstance(signature, Atoms):
+        x[:, 3:] = 8.0
     return (graph, x, torch.randn(graph.num_edges, 2)) if signature.edges else (graph, x)
 
 
@@ -53,7 +57,8 @@ def models() -> Iterator[Any]:
 def wrong(x: Tensor) -> Iterator[Any]:
     yield from (x.tolist(), x.numpy(), "x", None, complete(6), x[:-1], x.new_zeros(()), x.to(torch.complex64))
     if x.is_floating_point():
-        yield from (x[..., :-1], torch.cat([x, x], -1), x.flatten()[:5], x.double(), x.long(), x.to_sparse())
+        yield from (x[..., :-1], torch.cat([x, x], -1), x.flatten()[:5], x.double(), x.long(), x.bool(), x.to_sparse())
+        yield x[None, None]
     else:
         yield from (x - 1, x + 10, x.float(), x + 2**40)
 

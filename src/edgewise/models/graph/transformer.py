@@ -177,6 +177,9 @@ class GraphTransformer(nn.Module):
             return h
         of_edges: Tensor = e if self.edge is None else self.edge(e)
         if self.attention in LOOPED:
+            if of_edges.ndim != 2:
+                wanted = f"[{graph.num_edges}, {self.signature.edges}]"
+                raise ShapeError(f"features of edges are {list(e.shape)}, but must be {wanted}")
             graph, missing = looped(graph)
             loop = of_edges.new_ones(1) if self.loop is None else self.loop
             of_edges = graph.sort_edges(torch.cat([of_edges, loop.expand(missing, -1)]))

@@ -17,6 +17,8 @@ from edgewise.configuration import Choice, Count, OneOf, Positive, Settings, cho
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
+from edgewise.layers.plain.linear import check_real
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
 
@@ -197,7 +199,7 @@ class Particles(nn.Module):
     Equation    x' = forecast(graph, x, v, q)
     Symbols     x, v [*, N, D] and q [*, N, K] = the parts of the features
     Shapes      [*, N, 2 D + K] -> [*, N, D]
-    Errors      ConfigError for a task without particles, or an unknown layer
+    Errors      ConfigError for a task without particles; ShapeError for features of another width or number
     Edge cases  K = 0: particles that carry nothing
     Cost        that of its layers
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.1
@@ -217,6 +219,8 @@ class Particles(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         space = self.signature.space
+        check_nodes(graph, x, self.signature.inputs)
+        check_real(x)
         return self.forecast(graph, *x.split([space, space, self.signature.known], -1))
 
 

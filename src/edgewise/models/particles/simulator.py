@@ -11,6 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import gaussians
 from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, lengths
+from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.parts import Activation
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
@@ -96,7 +97,8 @@ class Simulator(nn.Module):
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         space = self.signature.space
-        x, v, known = x.split([space, space, x.shape[-1] - 2 * space], -1)
+        check_nodes(graph, x, self.signature.inputs)
+        x, v, known = x.split([space, space, self.signature.known], -1)
         h, e = self.encode_nodes(known), self.encode_edges(self.edges(graph, x, v))
         for block in self.blocks:
             h, e = block(graph, h, e)
