@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from edgewise.apps.arguments import Parser, duration, folder, temperature, whole
+from edgewise.apps.arguments import Parser, amount, duration, folder, whole
 from edgewise.errors import ConfigError
 
 
@@ -15,7 +15,7 @@ def test_a_time_has_a_unit_or_is_in_seconds(text, seconds):
     ("kind", "text"),
     [(duration, text) for text in ("", "0", "-1", "1d", "m", "nan", "1e3", "9999999999h")]
     + [(whole(1, 5), text) for text in ("0", "6", "2.0", "٣", "")]
-    + [(temperature, text) for text in ("-0.1", "inf", "nan", "warm")],
+    + [(amount, text) for text in ("-0.1", "inf", "nan", "warm")],
 )
 def test_what_is_no_such_number_is_quoted(kind, text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no|is not"):
@@ -37,3 +37,8 @@ def test_a_complaint_is_an_error_that_names_the_nearest_word():
         parser.parse_args(["biuld"])
     with pytest.raises(ConfigError, match="unknown option '--memroy'; did you mean '--memory'"):
         parser.refuse("--memroy=3")
+    with pytest.raises(ConfigError, match=r"'--device'; did you mean '--machine.device'\? see `edgewise --help`"):
+        parser.refuse("--device=tpu", ["train.steps", "machine.device"])
+    parser.add_argument("--json", action="store_true")
+    with pytest.raises(ConfigError, match="--json: takes no value, not '3'"):
+        parser.parse_args(["build", "--json=3"])

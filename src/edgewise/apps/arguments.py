@@ -3,7 +3,7 @@
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NoReturn
 
@@ -21,17 +21,20 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"[\w-]+", choice[2])
             what = message.split(":")[0].removeprefix("argument ")
             raise ConfigError(
-                f"{what}: {choice[1]!r} is unknown{nearest(choice[1], known)}; known are {', '.join(known)}"
+                f"{what}: {choice[1]!r} is unknown{nearest(choice[1], known) or ';'} known are {', '.join(known)}"
             )
+        message = message.replace("ignored explicit argument", "takes no value, not")
         raise ConfigError(f"{message}; see `{self.prog} --help`")
 
-    def refuse(self, extra: str) -> NoReturn:
-        """Complain about an argument that nothing takes."""
+    def refuse(self, extra: str, of_recipes: Iterable[str] = ()) -> NoReturn:
+        """Complain about an argument that nothing takes; it may be the last word of an option of recipes."""
         flag = extra.split("=")[0]
         if flag.startswith("-"):
-            raise ConfigError(
-                f"unknown option {flag!r}{nearest(flag, self._option_string_actions)}; see `{self.prog} --help`"
-            )
+            own = nearest(flag, self._option_string_actions)
+            word = flag.removeprefix("--").replace("-", "_")
+            meant = [f"--{path}" for path in of_recipes if path.rpartition(".")[2] == word]
+            near = f"; did you mean {' or '.join(map(repr, meant))}?" if meant else own
+            raise ConfigError(f"unknown option {flag!r}{near or ';'} see `{self.prog} --help`")
         raise ConfigError(f"unexpected argument {extra!r}; see `{self.prog} --help`")
 
 
@@ -54,7 +57,7 @@ def folder(text: str) -> str:
     return text
 
 
-def temperature(text: str) -> float:
+def amount(text: str) -> float:
     """An argparse type: a finite number, zero or more."""
     try:
         value = float(text)

@@ -110,6 +110,13 @@ def show_options(recipe: Recipe, overrides: Overrides = ()) -> None:
             print(entry(f"--{flag} VALUE", text))
 
 
+def paths(name: str, overrides: Overrides) -> list[str]:
+    """All options of a recipe."""
+    config, sections = configure(recipes.read(name), overrides), options_of(RunConfig)
+    listed = (described({one: sections[one]}, {one: getattr(config, one)}) for one in SECTIONS)
+    return [path for section in listed for path, _ in section]
+
+
 def described(options: Mapping[str, Option], values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
     """Every option by its path, and what it means, with its value; below a choice, the options of what was chosen."""
     for name, option in options.items():

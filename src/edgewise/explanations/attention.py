@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
-from edgewise.errors import ExplanationError
+from edgewise.errors import ExplanationError, counted
 from edgewise.explanations.explained import Explained
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.kernels import Recorded, record
@@ -31,11 +31,13 @@ def weights(explained: Explained, layer: int = -1, head: int | None = None) -> S
     if not calls:
         raise _without(explained, "weights on these edges")
     if not -len(calls) <= layer < len(calls):
-        raise ExplanationError(f"there is no layer {layer}: the model has {len(calls)} layers of attention here")
+        raise ExplanationError(
+            f"there is no layer {layer}: the model has {counted(len(calls), 'layer')} of attention here"
+        )
     graph, p = calls[layer].graph, calls[layer].weights
     targets = explained.num_nodes - explained.edges.num_senders  # which send nothing to themselves
     if head is not None and not -p.shape[-1] <= head < p.shape[-1]:
-        raise ExplanationError(f"there is no head {head}: layer {layer} has {p.shape[-1]} heads")
+        raise ExplanationError(f"there is no head {head}: layer {layer} has {counted(p.shape[-1], 'head')}")
     p = _own(explained, p)
     p_ij = p.mean(-1) if head is None else p[:, head]
     first = graph.num_receivers - explained.edges.num_receivers

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from torch import nn
 
-from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, build, plain, read_yaml, typed
+from edgewise.configuration import Bounds, Choice, Count, Natural, NonNegative, OneOf, build, plain, read_yaml, typed
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
@@ -141,7 +141,7 @@ class MachineSettings:
     """
 
     device: str = "auto"
-    threads: Natural = 0
+    threads: Annotated[int, Bounds(at_least=0, at_most=1024)] = 0  # of tens of thousands the process dies
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     deterministic: bool = True
     compile: bool = False

@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from edgewise import __version__
-from edgewise.apps.arguments import MOST, Parser, add_places, folder, temperature, whole
+from edgewise.apps.arguments import MOST, Parser, add_places, amount, folder, whole
 from edgewise.apps.command.store import STORE, add_options, store
 from edgewise.apps.ending import complained, interrupted, succeeded, unread
 from edgewise.apps.help import (
@@ -127,9 +127,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     explanation.add_argument("--accept", action="store_true", help="take an altered configuration or history as it is")
     generate.add_argument("--prompt", default="\n", help="the text to continue (default: a new line)")
     number(generate, "--steps", "N", 1, 1_000_000, 200, "tokens to add: characters, bytes or byte pairs")
-    generate.add_argument(
-        "--temperature", type=temperature, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)"
-    )
+    generate.add_argument("--temperature", type=amount, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)")
     number(generate, "--top-k", "K", 1, MOST, None, "draw from the K most likely tokens only")
     generate.add_argument(
         "--no-cache", action="store_true", help="recompute the past at every step instead of keeping keys and values"
@@ -147,7 +145,7 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     export.add_argument("--native", action="store_true", help="use the C++ kernels on edges (pt2, aoti)")
     export.add_argument(
         "--radius",
-        type=float,
+        type=amount,
         metavar="R",
         help="the file finds the edges itself, of positions within R, and reads none",
     )
@@ -241,7 +239,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     rest, sections = split_sections(arguments) if training else (list(arguments), [])
     args, extra = parser.parse_known_args(rest)
     if extra:
-        (commands[args.command] if args.command else parser).refuse(extra[0])
+        of_recipe: list[str] = []
+        if training and args.recipe and extra[0].startswith("--"):
+            from edgewise.apps.options import paths
+
+            of_recipe = paths(args.recipe, sections)
+        (commands[args.command] if args.command else parser).refuse(extra[0], of_recipe)
     args.sections = sections
     if args.command is None or (args.command == "train" and args.recipe is None):
         if args.command == "train" and not args.help:
