@@ -128,9 +128,9 @@ def test_where_none_is_intact_nothing_is_guessed(tmp_path):
     for step in (1, 2):
         damage(save(tmp_path, step) / "model.safetensors", "flip")
     told = []
-    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact: .*step-00000002 is damaged"):
         newest(tmp_path, told.append)
-    assert len(told) == 2
+    assert not told
 
 
 def test_where_there_never_was_one_there_is_none(tmp_path):

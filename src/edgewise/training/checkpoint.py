@@ -137,14 +137,18 @@ def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
 
     Errors: where there are checkpoints and none is intact, a `CheckpointError`.
     """
-    paths = checkpoints(folder)
-    for path in paths:
+    damaged = list[CheckpointError]()
+    for path in checkpoints(folder):
         try:
-            return verified(path)
+            intact = verified(path)
         except CheckpointError as error:
-            report(f"{error}; using the one before")
-    if paths:
-        raise CheckpointError(f"none of the {len(paths)} checkpoints in {folder} is intact: train in a new run folder")
+            damaged.append(error)
+            continue
+        for one in damaged:
+            report(f"{one}; using the one before")
+        return intact
+    if damaged:
+        raise CheckpointError(f"no checkpoint in {folder} is intact: train in a new run folder; {damaged[0]}")
     return None
 
 

@@ -146,6 +146,8 @@ def newest_of(run: Path) -> Checkpoint:
     """The newest intact checkpoint of a run; a run without one is a `CheckpointError`."""
     checkpoint = newest(run / "checkpoints", say)
     if checkpoint is None:
+        if finished(run):
+            raise CheckpointError(f"{run} is finished, and its checkpoints are gone: bring them back, or train it anew")
         raise CheckpointError(f"{run} has no checkpoint yet: `edgewise resume {run}` trains on")
     return checkpoint
 

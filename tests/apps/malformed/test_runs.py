@@ -39,6 +39,11 @@ def no_checkpoints(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
 
 
+def interrupted_early(run: Path) -> None:
+    no_checkpoints(run)
+    (run / "metrics.jsonl").write_bytes(b"")
+
+
 def one_byte_altered(run: Path) -> None:
     for checkpoint in (run / "checkpoints").iterdir():
         weights = checkpoint / "best.safetensors"
@@ -62,7 +67,8 @@ DAMAGE = {
     "a newer layout": (configuration(b"{layout: 6, task: karate}"), "has layout 6, and this version reads layout 5"),
     "an unknown layout": (configuration(b"{layout: new}"), "has an unknown layout, and this version reads layout 5"),
     "another model's configuration": (another_model, "config.yaml was altered since step-00000004 was saved"),
-    "no checkpoints": (no_checkpoints, "no checkpoint"),
+    "no checkpoints": (no_checkpoints, "is finished, and its checkpoints are gone: bring them back, or train it anew"),
+    "interrupted before its first checkpoint": (interrupted_early, "has no checkpoint yet: `edgewise resume "),
     "truncated weights": (checkpoints("best.safetensors", b"\x08"), "is intact"),
     "one byte altered": (one_byte_altered, "is intact"),
     "an empty state": (checkpoints("state.json", b""), "is intact"),
@@ -108,6 +114,16 @@ def test_every_command_refuses_a_run_of_another_layout(command: str, own, capsys
     expected = f"{run} has layout 1, and this version reads layout 5: go on with the version that wrote it, or train it"
     assert expected in complaint(command.replace("RUN", str(run)).split(), capsys)
     assert expected in complaint(["train", "karate", "--start.run", str(run)], capsys)
+
+
+def test_a_run_of_which_no_checkpoint_is_intact_is_refused_in_one_line(own, capsys) -> None:
+    run = own("karate")
+    checkpoints("state.json", b"{")(run)
+    newest = max((run / "checkpoints").iterdir())
+    assert main(["evaluate", str(run)]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    advice = f"no checkpoint in {run}/checkpoints is intact: train in a new run folder"
+    assert said.startswith(f"edgewise: error: {advice}; the checkpoint {newest} is damaged (")
 
 
 @pytest.mark.parametrize("command", ["resume RUN", "evaluate RUN", "predict RUN 3", "generate RUN"])

@@ -145,7 +145,7 @@ def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkey
     for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors"):
         path.write_bytes(b"")
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact"):
         resume(tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
