@@ -12,7 +12,7 @@ import numpy as np
 from edgewise.errors import DataError
 from edgewise.tables.dialect import CODE
 from edgewise.tables.reading import File
-from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of, row_name
+from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of, row_name, wrong
 
 TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
 BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
@@ -169,11 +169,11 @@ def _truth(values: Array) -> Array:
 
 def _check(table: Table, name: str, values: Array, present: Any, cells: Any, what: str) -> None:
     """Name the first cells that are not what they should be, and how many there are."""
-    wrong = np.flatnonzero(present & ~(np.abs(values) <= LARGEST)).tolist()
-    first: Cells = [(row, str(cells[row])) for row in wrong[:SHOWN]]
+    rows = np.flatnonzero(present & ~(np.abs(values) <= LARGEST)).tolist()
+    first: Cells = [(row, str(cells[row])) for row in rows[:SHOWN]]
     if first:
-        lines = [f"{table.at(row)}: {name} is {cell[:40]!r}, not {what}" for row, cell in first]
-        more = [f"and {len(wrong) - SHOWN:,} more cells of {name}"] if len(wrong) > SHOWN else []
+        lines = [f"{table.at(row)}: {name} is {cell[:40]!r}, {wrong(values[row], what)}" for row, cell in first]
+        more = [f"and {len(rows) - SHOWN:,} more cells of {name}"] if len(rows) > SHOWN else []
         raise DataError(*lines, *more)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
+from math import isfinite
 from operator import contains
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,10 @@ class Table:
             values = column.astype(np.float64, copy=False)
         else:
             values = np.array([_number(text) for text in column], dtype=np.float64)
-        wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
-        if len(wrong):
-            row, shown = self.wrong.get(name, (int(wrong[0]), str(column[wrong[0]])))
-            raise DataError(f"{self.at(row)}: {name} is {shown[:40]!r}, not a finite number")
+        rows = np.flatnonzero(~(np.abs(values) <= LARGEST))
+        if len(rows):
+            row, shown = self.wrong.get(name, (int(rows[0]), str(column[rows[0]])))
+            raise DataError(f"{self.at(row)}: {name} is {shown[:40]!r}, {wrong(values[row])}")
         return values
 
     def texts(self, name: str) -> list[str]:
@@ -116,6 +117,15 @@ class Table:
 def row_name(path: Path, rows: tuple[str, Sequence[int]], number: int) -> str:
     """What a row of a file is called."""
     return f"{path}: {rows[0]} {rows[1][number]}"
+
+
+def wrong(value: float, right: str = "a finite number") -> str:
+    """What a cell is that is not right: too large a number, or anything else.
+
+    >>> wrong(1e39), wrong(float("nan"))
+    ('beyond 3.4e+38, the largest float32', 'not a finite number')
+    """
+    return f"beyond {LARGEST:.1e}, the largest float32" if isfinite(value) else f"not {right}"
 
 
 class Called(dict[str, str]):

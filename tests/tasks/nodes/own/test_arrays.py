@@ -43,8 +43,8 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
         ({"labels": None}, "it lacks labels"),
         ({"x": None, "labels": np.array(1)}, r"labels must be whole numbers \[4\]"),
         ({"x": None, "labels": np.array([0, 1, 1])}, "edge_index: edge 2: sender 3 is out of range"),
-        ({"x": np.array([[1.0, np.nan]] * 4)}, r"x\[0, 1\] is nan, not a finite number in float32"),
-        ({"x": np.diag([1.0, 1.0, 1e39, 1.0])}, r"x\[2, 2\] is 1e\+39, not a finite number in float32"),
+        ({"x": np.array([[1.0, np.nan]] * 4)}, r"x\[0, 1\] is nan, not a finite number"),
+        ({"x": np.diag([1.0, 1.0, 1e39, 1.0])}, r"x\[2, 2\] is 1e\+39, beyond 3.4e\+38, the largest float32"),
         ({"x": np.zeros((4, 0))}, "x must be numbers"),
         ({"x": np.array([["a"]] * 4)}, "x must be numbers"),
         ({"x": np.array([[{}]] * 4)}, "not a .npz file"),  # objects would have to be unpickled

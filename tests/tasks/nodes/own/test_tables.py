@@ -41,7 +41,7 @@ PARTS = ("train", "train", "valid", "test")
             r"line 2: height is 'inf'.*\n.*line 2: width is 'w",
         ),
         (NODES.replace("width", "id"), EDGES, "node or id, which names the nodes"),
-        (NODES.replace("2.5", "1e39"), EDGES, "line 2: width is '1e39', not a finite number"),  # of float32
+        (NODES.replace("2.5", "1e39"), EDGES, r"line 2: width is '1e39', beyond 3.4e\+38, the largest float32"),
         (NODES, EDGES.replace("b,c", "b,z"), "line 3: there is no node 'z'"),
         (
             NODES.replace("node,", "name,")

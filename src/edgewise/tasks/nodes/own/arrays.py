@@ -13,7 +13,7 @@ from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.tables.features import Array, Column
 from edgewise.tables.reading import unread
-from edgewise.tables.table import LARGEST
+from edgewise.tables.table import LARGEST, wrong
 from edgewise.tasks.core.splits import SPLITS, check_apart
 from edgewise.tasks.nodes.classification import read_arrays
 from edgewise.tasks.nodes.own.given import DEGREE, Given
@@ -89,11 +89,10 @@ def _check_finite(path: Path, name: str, x: Array) -> None:
     """Name the first number that no float32 holds."""
     first = 0
     for part in np.array_split(x, 1 + x.nbytes // (1 << 24)):
-        if len(wrong := np.argwhere(~(np.abs(part.astype(np.float64)) <= LARGEST))):
-            row, column = wrong[0].tolist()
-            raise DataError(
-                f"{path}: {name}[{first + row}, {column}] is {part[row, column]}, not a finite number in float32"
-            )
+        if len(cells := np.argwhere(~(np.abs(part.astype(np.float64)) <= LARGEST))):
+            row, column = cells[0].tolist()
+            value = part[row, column]
+            raise DataError(f"{path}: {name}[{first + row}, {column}] is {value}, {wrong(value)}")
         first += len(part)
 
 
