@@ -31,6 +31,20 @@ def test_bert_with_a_head_for_texts_gives_the_same_logits(tmp_path):
     assert (model(complete(9), tokens)[:, 0] - peer(tokens).logits).abs().max() < 1e-5
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_the_head_for_texts_drops_out_at_its_own_rate(rate, tmp_path):
+    bert("ForSequenceClassification", hidden_dropout_prob=0.1, classifier_dropout=rate).save_pretrained(tmp_path / "in")
+    model = from_hugging_face(tmp_path / "in").train()
+    assert (model.settings.dropout, model.settings.of_head) == (0.1, rate)
+    read = []
+    model.head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
+    model(complete(9), torch.randint(50, (500, 9)))
+    assert (read[0] == 0).float().mean().item() == pytest.approx(rate, abs=0.02)
+    to_hugging_face(model, tmp_path / "out")
+    peer = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out")
+    assert peer.dropout.p == rate
+
+
 def test_bert_with_a_next_sentence_head_and_old_names_is_read(tmp_path):
     peer, tokens = bert("ForPreTraining"), torch.randint(50, (2, 9))
     peer.save_pretrained(tmp_path)

@@ -79,7 +79,7 @@ def test_a_model_is_written_as_the_kind_that_it_is(tmp_path):
         "llama": "Llama is a language model of pre-norm blocks with rotary",
         "vit": "ViT reads square patches",
         "gpt": "kind 'gpt' has no counterpart here: known are gpt2",
-        "bert": "this model lacks 'masked.dense.weight'",
+        "bert": "Bert is the model bert, of post-norm blocks: this model is none",
     }.items():
         with pytest.raises(ConfigError, match=message):
             to_hugging_face(model, tmp_path / "out", kind=kind)

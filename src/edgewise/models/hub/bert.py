@@ -16,7 +16,8 @@ def model_from(config: layout.Config, unused: int = 0) -> BERT:
     texts = any(name.endswith("ForSequenceClassification") for name in config.get("architectures") or ())
     rates = layout.rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.1)
     options = layout.settings_from(config, layout.OPTIONS) | rates
-    settings = BERTSettings(**options, readout="first" if texts else "none")
+    of_head = None if (rate := config.get("classifier_dropout")) is None else float(rate)
+    settings = BERTSettings(**options, head_dropout=of_head, readout="first" if texts else "none")
     tokens, length = config["vocab_size"], config["max_position_embeddings"] - unused
     outputs = len(config.get("id2label", (0, 1))) if texts else tokens
     return BERT(settings, Tokens(tokens, outputs, length=length, whole_graph=texts))
@@ -24,6 +25,8 @@ def model_from(config: layout.Config, unused: int = 0) -> BERT:
 
 def config_of(model: BERT, kind: str, unused: int = 0) -> dict[str, Any]:
     """The configuration of an encoder, as a model of that kind whose first positions are `unused`."""
+    if not isinstance(model, BERT):
+        raise ConfigError(f"{kind} is the model bert, of post-norm blocks: this model is none")
     settings, signature = model.settings, model.signature
     if settings.readout not in ("none", "first"):
         raise ConfigError(f"{kind} reads a text by its first token, readout='first', not {settings.readout!r}")
@@ -34,6 +37,7 @@ def config_of(model: BERT, kind: str, unused: int = 0) -> dict[str, Any]:
         **layout.options_from(settings, layout.OPTIONS),
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.of_attention,
+        "classifier_dropout": settings.head_dropout,
         "max_position_embeddings": (signature.length or 1) + unused,
         "type_vocab_size": 1,
         "vocab_size": signature.inputs,

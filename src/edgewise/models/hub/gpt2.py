@@ -21,7 +21,8 @@ OPTIONS = {
 def _model(config: layout.Config) -> Transformer:
     layout.refuse(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
     layout.refuse(config, tie_word_embeddings=True)
-    rates = layout.rates_from(config, "resid_pdrop", "attn_pdrop", 0.1)  # embd_pdrop is resid_pdrop here
+    rates = layout.rates_from(config, "resid_pdrop", "attn_pdrop", 0.1)
+    layout.refuse({"embd_pdrop": 0.1, **config}, embd_pdrop=rates["dropout"])  # one rate here
     settings = layout.transformer_from({"n_inner": None, **config}, OPTIONS, tied=True, **rates)
     tokens, length = config["vocab_size"], config["n_positions"]
     return Transformer(settings, Tokens(tokens, tokens, length=length))

@@ -30,6 +30,7 @@ class BERTSettings(Settings):
         norm: The normalisation: "fine-layer" has BERT's ε.
         dropout: Probability for embeddings and what each stage adds.
         attention_dropout: Probability for attention weights; None: as dropout.
+        head_dropout: Probability for what the head for whole texts reads; None: as dropout.
         readout: "none", or where the task wants one output per text a readout: "first" is BERT's pooler.
     """
 
@@ -41,12 +42,18 @@ class BERTSettings(Settings):
     norm: Norm = "fine-layer"
     dropout: Share = 0.1
     attention_dropout: Share | None = None
+    head_dropout: Share | None = None
     readout: Readout = "none"
 
     @property
     def of_attention(self) -> float:
         """The probability for attention weights."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout
+
+    @property
+    def of_head(self) -> float:
+        """The probability for what the head for whole texts reads."""
+        return self.dropout if self.head_dropout is None else self.head_dropout
 
 
 class MaskedHead(nn.Module):
@@ -84,7 +91,8 @@ class BERT(nn.Module):
     Errors      ConfigError for settings that do not fit the task; ShapeError for a text longer than the positions
     Edge cases  many texts are one disjoint graph over flat tokens: nothing is padded
     Cost        time O(depth (N width² + E width) + N width tokens); memory O(depth N width + N tokens)
-    Differs     no second segment and no next-sentence prediction, as in RoBERTa
+    Differs     no second segment and no next-sentence prediction, as in RoBERTa; the head for texts has BERT's one
+                dropout, behind the readout, and not RoBERTa's other one in front of it
     Reference   Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019; RoBERTa: Liu et al., 2019
 
     Example
@@ -123,7 +131,7 @@ class BERT(nn.Module):
         h = self.hidden(graph, x)
         if not self.signature.whole_graph:
             return self.masked(h, self.embed.weight)
-        return self.head(dropout(self.readout(graph, h), self.settings.dropout, self.training))
+        return self.head(dropout(self.readout(graph, h), self.settings.of_head, self.training))
 
     def hidden(self, graph: Graph, x: Tensor) -> Tensor:
         """What the last block leaves of tokens [*, N]: [*, N, width]."""

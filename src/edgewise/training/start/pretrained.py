@@ -28,7 +28,8 @@ def settled(config: RunConfig) -> RunConfig:
     settings = given.outline.settings
     name = next(name for name, (_, model) in MODELS.items() if type(given.outline) is model)
     options: dict[str, Any] = dict(vars(settings))
-    kept = ("dropout", "attention_dropout", *(["readout"] if options.get("readout", "none") == "none" else []))
+    rates = ("dropout", "attention_dropout", "head_dropout")
+    kept = (*rates, *(["readout"] if options.get("readout", "none") == "none" else []))
     options |= {option: config.model.options[option] for option in kept if option in config.model.options}
     rate = Choice.of(config.model.options.get("attention", "")).options.get("dropout")
     if rate is not None and isinstance(attention := options.get("attention"), Choice | str):
