@@ -86,6 +86,18 @@ def test_one_file_is_cut(tmp_path: Path) -> None:
     assert "a\u20283" in knowledge_folder(folder).facts.entities
 
 
+def test_a_first_line_that_names_the_columns_is_no_fact(tmp_path: Path) -> None:
+    lines = "".join(f"a{n}\tnext\ta{n + 1}\n" for n in range(20))
+    task = knowledge_folder(write(tmp_path, facts="Subject\tPredicate\tObject\n" + lines))
+    assert task.facts.relations == ("next",) and len(task.facts.entities) == 21
+    assert task.summary[1:] == ("facts.txt: its first line names the columns: Subject, Predicate, Object",)
+    unsure = knowledge_folder(write(tmp_path, facts="head\trelation\ttail\n" + lines + "a1\thas\thead\n"))
+    assert {"relation", "next", "has"} == {*unsure.facts.relations} and len(unsure.summary) == 1
+    (tmp_path / "facts.txt").unlink()
+    parts = {"train": "head\trelation\ttail\n" + lines, "valid": "a1\tnext\ta3\n", "test": "a2\tnext\ta4\n"}
+    assert knowledge_folder(write(tmp_path, **parts)).facts.relations == ("next",)
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

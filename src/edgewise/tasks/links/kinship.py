@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,13 @@ from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
 from edgewise.tasks.core.splits import SPLITS, Split, cut
 from edgewise.tasks.links.knowledge import DECODERS, Facts, KnowledgeGraph
 
+Fact = tuple[str, str, str]
+
 MAX_BYTES = 1 << 28  # of a file of facts
+HEADINGS = {
+    *(("head", "relation", "tail"), ("source", "relation", "target")),
+    *(("subject", "predicate", "object"), ("subject", "relation", "object")),
+}
 RELATIONS = (
     *("husband", "wife", "father", "mother", "son", "daughter"),
     *("brother", "sister", "uncle", "aunt", "nephew", "niece"),
@@ -109,7 +116,9 @@ def knowledge_folder(
 
     The folder has `train.txt`, `valid.txt` and `test.txt`, as FB15k-237 and WN18RR come, or one file `facts.txt` (or
     .tsv), of which 80 % of the facts train, 10 % choose the weights and 10 % test. A fact that is there twice counts
-    once; one that is in two files belongs to the first of test, valid and train.
+    once; one that is in two files belongs to the first of test, valid and train. A first line that names the columns,
+    as head, relation and tail or subject, predicate and object, is no fact, which is said; it is one where a fact of
+    its file has one of these names.
 
     Args:
         folder: Where the files lie.
@@ -130,7 +139,11 @@ def knowledge_folder(
         raise DataError(f"{place} has {', '.join([*whole, *parts])}, or some of them: leave one file, or three")
     if not whole and lacking:
         raise DataError(f"{place} lacks {', '.join(lacking)}: it needs {', '.join(parts)}, or facts.txt")
-    read = {name: _facts(place / name) for name in whole or reversed(parts)}
+    read, notes = dict[str, list[Fact]](), list[str]()
+    for name in whole or reversed(parts):
+        read[name] = _facts(place / name)
+        if _is_headed(read[name]):
+            notes.append(f"{name}: its first line names the columns: {', '.join(read[name].pop(0))}")
     entities, relations, seen = dict[str, int](), dict[str, int](), set[tuple[str, str, str]]()
     numbered: dict[str, Tensor] = {}
     for name, lines in read.items():
@@ -152,7 +165,7 @@ def knowledge_folder(
     if not whole:
         _check_seen(place, facts)
     task = KnowledgeGraph(folder_name(place), facts, width, decoder)
-    task.summary = (task.describe(),)
+    task.summary = (task.describe(), *notes)
     return task
 
 
@@ -162,7 +175,13 @@ def _cut(facts: Tensor, fold: int) -> dict[Split, Tensor]:
     return {split: facts[rows.sort().values] for split, rows in parts.items()}
 
 
-def _facts(path: Path) -> list[tuple[str, str, str]]:
+def _is_headed(facts: Sequence[Fact]) -> bool:
+    """Whether the first line names the columns: no fact has one of these names."""
+    first = [name.lower() for fact in facts[:1] for name in fact]
+    return tuple(first) in HEADINGS and {*first}.isdisjoint(name.lower() for fact in facts[1:] for name in fact)
+
+
+def _facts(path: Path) -> list[Fact]:
     text = decode(path, read_bytes(path, MAX_BYTES))
     # A name may hold what else ends a line to Python.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
