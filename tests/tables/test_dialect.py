@@ -46,6 +46,31 @@ def test_cells_of_a_tsv_file_are_between_tabs_unless_others_cut_all_rows_alike(
 
 
 @pytest.mark.parametrize(
+    ("text", "quotes", "names"),
+    [
+        ('a\tb\n"x, ""y"""\t1\n', True, ("a", "b")),
+        ('a\tb\n"two\nlines"\t1\n', True, ("a", "b")),
+        ('a\tb\n"two\tcells\nand\tlines\tmore"\t1\n', True, ("a", "b")),
+        ('a\tb\n5" wide\t1\n', True, ("a", "b")),  # nothing begins with it
+        ('a\tb\n"no end\t1\nc\td\n', False, ("a", "b")),
+        ('a\tb\n"x" he said\t1\n', False, ("a", "b")),
+        ('a\tb\n"x\t1\nc\td\ny"\t2\n', False, ("a", "b")),  # two rows would be swallowed
+        ('"a"\tb\nx\t"y\nz\tw"\n', False, ('"a"', "b")),
+        ('a\tb\n"x\t1\ny"\t2\n1\t2\t3\n', True, ("a", "b")),  # whoever reads the table says what is wrong
+        ('a,b\n"x\n,1",2\n', True, ("a", "b")),
+    ],
+)
+def test_quotation_marks_between_tabs_are_characters_where_tabs_alone_cut_all_rows_alike(
+    text: str, quotes: bool, names: tuple[str, ...]
+) -> None:
+    for ending, encoding in ((".tsv", "utf-8"), (".csv", "utf-16")):
+        made = dialect_of(text.encode(encoding), ending=ending)
+        assert (made.quotes, made.names) == (quotes, names)
+        assert ("quotation marks" in str(made)) == (not quotes)
+    assert dialect_of(text.encode() + b'"x', whole=False, ending=".tsv").quotes == quotes
+
+
+@pytest.mark.parametrize(
     ("cells", "separator", "comma"),
     [
         ("1,5 2,25", ";", True),

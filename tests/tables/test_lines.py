@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from edgewise.errors import DataError
+from edgewise.tables import reading
 from edgewise.tables.reading import File, pieces, read_table
 from edgewise.tables.table import SHOWN
 
@@ -41,6 +42,19 @@ def test_rows_of_another_length_are_all_named_but_not_without_end(tmp_path):
         read_table(path, [])
     with pytest.raises(DataError, match="line 3 does not have 2 columns"):
         list(pieces(path, []))
+
+
+def test_quotation_marks_that_swallow_rows_are_no_marks_around_cells(tmp_path, monkeypatch):
+    path = tmp_path / "a.tsv"
+    rows = [f"x{n}\ty{n}\n" for n in range(9)]
+    rows[2], rows[6] = '"x2\ty2\n', 'x6"\ty6\n'
+    path.write_text("a\tb\n" + "".join(rows), encoding="utf-8")
+    table = File(path).table(texts=("a", "b"))
+    assert table.texts("a")[2:7:4] == ['"x2', 'x6"'] and len(table) == 9
+    assert table.notes == ("a.tsv: separated by '\\t', quotation marks as characters of cells",)
+    monkeypatch.setattr(reading, "BEGINNING", 16)  # they come later
+    with pytest.raises(DataError, match=r"a\.tsv: quotation marks make one row of the lines 4 to 8: remove the two"):
+        list(pieces(path, [], ("a", "b")))
 
 
 def test_cells_that_are_no_numbers_are_known_from_those_without_a_value(tmp_path):

@@ -14,7 +14,7 @@ from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
 from edgewise.tables.dialect import BEGINNING, dialect_of, encoding_of
-from edgewise.tables.lines import lines_of
+from edgewise.tables.lines import lines_of, reader_of, refuse_swallowing
 from edgewise.tables.reading import find_table, find_tables, is_table, pieces
 
 BATCH = 512  # rows that a model reads at once
@@ -173,7 +173,7 @@ def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
         dialect = dialect_of(content.read(BEGINNING), whole=False, ending=file.suffix)
         content.seek(0)
         lines = islice(lines_of(file, content, dialect.encoding), dialect.skipped, None)
-        rows = csv.reader(lines, strict=True, delimiter=dialect.separator)
+        rows = reader_of(lines, dialect)
         names = [name.strip() for name in next(rows, [])]
         if column is None and len(names) == 1 and _is_number(names[0]):
             raise DataError(
@@ -184,8 +184,10 @@ def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
         if names.count(name) > 1:
             raise DataError(f"{file}: more than one column is called {name!r}: each name once")
         place = names.index(name)
+        before = rows.line_num
         for row in rows:
-            where = f"{file}: line {rows.line_num + dialect.skipped}"
+            refuse_swallowing(file, row, before + 1, before := rows.line_num, dialect)
+            where = f"{file}: line {before + dialect.skipped}"
             if row and len(row) != len(names):
                 raise DataError(f"{where} does not have {len(names)} columns")
             if row:

@@ -4,10 +4,11 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
+from typing import Literal
 
 from edgewise.errors import DataError
 from edgewise.files import reading
@@ -27,6 +28,7 @@ DECIMAL = {  # cells that show which is the decimal sign: 1,5 and 0,125 and 1.23
     )
     for sign, other in ((",", r"\."), (r"\.", ","))
 }
+OPENED = re.compile(rb'"(?<![^\t\n\r\x00\xbf\xfe\xff]")')  # a quotation mark that may begin a cell
 CODE = re.compile(r"0\d+", re.ASCII)  # 007 is a name: a number has no zeros before it
 
 
@@ -37,7 +39,8 @@ class Dialect:
     Symbols     skipped = lines before the names of the columns; commas = columns of numbers with a decimal comma;
                 points = those that show a decimal point; texts = columns that hold texts; doubtful = how a cell was
                 read that may be either of two numbers; late = the signs of such cells, "," or ".", that are decimal
-                commas in columns that show nothing: a cell after the first rows would be another number
+                commas in columns that show nothing: a cell after the first rows would be another number; quotes =
+                whether quotation marks stand around cells, or are characters like others
     """
 
     encoding: str = "utf-8-sig"
@@ -49,11 +52,18 @@ class Dialect:
     doubtful: tuple[str, ...] = ()
     points: frozenset[str] = frozenset()
     late: str = ""
+    quotes: bool = True
+
+    @property
+    def quoting(self) -> Literal[0, 3]:
+        """The same for Python's reader."""
+        return csv.QUOTE_MINIMAL if self.quotes else csv.QUOTE_NONE
 
     def __str__(self) -> str:
         """What is not as usual, or nothing."""
         words = [] if self.encoding == "utf-8-sig" else [f"encoded in {self.encoding}"]
         words += [] if self.separator == "," else [f"separated by {self.separator!r}"]
+        words += [] if self.quotes else ["quotation marks as characters of cells"]
         words += [f"decimal commas in {', '.join(sorted(self.commas))}"] if self.commas else []
         return ", ".join([*words, *self.doubtful])
 
@@ -77,7 +87,8 @@ def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dial
 
     Symbols     content = the file, or (not `whole`) its first `BEGINNING` bytes; ending = that of its name
     Edge cases  where rows differ in length whatever separates their cells, it is what the first line has most of, and
-                in a .tsv file a tab
+                in a .tsv file a tab. Quotation marks in a file with tabs are characters where tabs alone cut all rows
+                into the same number of cells, and marks around cells would not, or would make whole rows one cell
     """
     encoding = encoding_of(content, whole)
     lines = _first_lines(content[:BEGINNING], encoding)
@@ -87,13 +98,47 @@ def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dial
         skipped += 1
     lines = lines[skipped:]
     separator = named or _separator(lines, ending.lower() == ".tsv")
-    rows = _rows(lines, separator)
+    quotes = separator != "\t" or not OPENED.search(content) or _are_marks(content, whole, encoding, skipped)
+    rows = _rows(lines, separator, quotes)
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     body = [row for row in rows[1:] if len(row) == len(names)]
     columns = {name: [row[number].strip() for row in body] for number, name in enumerate(names)}
     commas, doubtful, points, late = _commas(columns, separator)
     texts = frozenset(name for name, cells in columns.items() if _holds_texts(cells, name in commas))
-    return Dialect(encoding, separator, skipped, names, commas, texts, doubtful, points, late)
+    return Dialect(encoding, separator, skipped, names, commas, texts, doubtful, points, late, quotes)
+
+
+def _are_marks(content: bytes, whole: bool, encoding: str, skipped: int) -> bool:
+    """Whether quotation marks in a file with tabs stand around cells."""
+
+    def alike(quotes: bool) -> bool:
+        lines: Iterable[str] = io.TextIOWrapper(io.BytesIO(content), encoding, "ignore", newline="")
+        lines = lines if whole else (line for line, _ in pairwise(lines))  # the last one may be a part
+        return _cuts_alike(islice(lines, skipped, None), quotes)
+
+    return alike(True) or not alike(False)
+
+
+def _cuts_alike(lines: Iterable[str], quotes: bool) -> bool:
+    lengths = set[int]()
+    with suppress(csv.Error):
+        for row in csv.reader(lines, strict=True, delimiter="\t", quoting=Dialect(quotes=quotes).quoting):
+            lengths |= {len(row)} if row else set()
+            if len(lengths) > 1 or swallowing(row):
+                return False
+        return max(lengths, default=0) > 1
+    return False
+
+
+def swallowing(row: Sequence[str]) -> bool:
+    """Whether a cell between tabs is what lines of so many cells leave between two places of one column: the quotation
+    marks are then characters of both places.
+
+    >>> swallowing(["a", "one\\nb\\ttwo"]), swallowing(["a", "one\\ntwo"])
+    (True, False)
+    """
+    tabs = len(row) - 1
+    return tabs > 0 and any("\n" in cell and cell.count("\t") == tabs * cell.count("\n") for cell in row)
 
 
 def _first_lines(content: bytes, encoding: str) -> list[str]:
@@ -141,20 +186,21 @@ def _separator(lines: Sequence[str], tabs: bool) -> str:
     """What cuts all rows into the same number of cells, the most if there are several; where tabs do, and are expected,
     a tab."""
 
-    def consistent(separator: str) -> int:
-        lengths = {len(row) for row in _rows(lines, separator)}
+    def consistent(separator: str, quotes: bool = True) -> int:
+        lengths = {len(row) for row in _rows(lines, separator, quotes)}
         return lengths.pop() if len(lengths) == 1 else 0
 
-    best = "\t" if tabs and consistent("\t") > 1 else max(SEPARATORS, key=consistent)
+    tabs_do = tabs and any(consistent("\t", quotes) > 1 for quotes in (True, False))
+    best = "\t" if tabs_do else max(SEPARATORS, key=consistent)
     if consistent(best) > 1:
         return best
     return "\t" if tabs else max(SEPARATORS, key=(lines[0] if lines else "").count)
 
 
-def _rows(lines: Sequence[str], separator: str) -> list[list[str]]:
-    rows = list[list[str]]()
+def _rows(lines: Sequence[str], separator: str, quotes: bool) -> list[list[str]]:
+    rows, quoting = list[list[str]](), Dialect(quotes=quotes).quoting
     with suppress(DataError), reading("the first lines", "a CSV file"):  # whoever reads the whole file says so
-        rows.extend(row for row in islice(csv.reader(lines, delimiter=separator), ROWS) if row)
+        rows.extend(row for row in islice(csv.reader(lines, delimiter=separator, quoting=quoting), ROWS) if row)
     return rows
 
 

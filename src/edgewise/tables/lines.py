@@ -15,7 +15,7 @@ import numpy as np
 
 from edgewise.errors import DataError
 from edgewise.files import reading
-from edgewise.tables.dialect import CODE, Dialect
+from edgewise.tables.dialect import CODE, Dialect, swallowing
 from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, Texts, check_names, check_size, numbers_of
 
 PIECE = 1 << 16  # rows
@@ -43,6 +43,21 @@ def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig"
     finally:
         with suppress(ValueError):  # it is closed already
             file.detach()  # whoever opened the file closes it
+
+
+def reader_of(lines: Iterable[str], dialect: Dialect) -> Any:
+    """Python's reader of the lines after those that the dialect skips."""
+    return csv.reader(lines, strict=True, delimiter=dialect.separator, quoting=dialect.quoting)
+
+
+def refuse_swallowing(path: Path, row: Sequence[str], first: int, last: int, dialect: Dialect) -> None:
+    """Refuse a row of several lines of which quotation marks make one cell of others.
+
+    Symbols     first, last = its lines, from 1 after those that the dialect skips
+    """
+    if dialect.separator == "\t" and swallowing(row):
+        what = f"quotation marks make one row of the lines {first + dialect.skipped} to {last + dialect.skipped}"
+        raise DataError(f"{path}: {what}: remove the two, or write them twice and put two more around their cells")
 
 
 def read_csv(
@@ -106,27 +121,31 @@ def pieces_of_csv(
     Symbols     problems = takes the rows of another length than the first one; None: such a row is a DataError
     """
     with reading(path, "a CSV file"):
-        read, skipped = [0], dialect.skipped  # characters of the piece
-        lines_in = islice(_counted(lines_of(path, content, dialect.encoding), read), skipped, None)
-        reader = csv.reader(lines_in, strict=True, delimiter=dialect.separator)
+        read = [0]  # characters of the piece
+        lines_in = islice(_counted(lines_of(path, content, dialect.encoding), read), dialect.skipped, None)
+        reader = reader_of(lines_in, dialect)
         names = [name.strip() for name in next(reader, [])]
         check_names(path, names, needed)
         seen, more, first, signs = Texts(path), True, True, dict[str, bool]()
         while more:
             # All cells in one list: Python's garbage collector would visit each row that is a list, again and again.
             cells, lines, more, read[0] = list[str](), array("q"), False, 0
+            before = reader.line_num
             for row in islice(reader, rows):
-                more = True
+                more, line = True, reader.line_num
+                if line > before + 1:
+                    refuse_swallowing(path, row, before + 1, line, dialect)
+                before = line
                 if not row:  # a line with nothing in it is none
                     continue
                 if len(row) != len(names):
-                    problem = f"{path}: line {reader.line_num + skipped} does not have {len(names)} columns"
+                    problem = f"{path}: line {line + dialect.skipped} does not have {len(names)} columns"
                     if problems is None:
                         raise DataError(problem)
                     problems.add(problem)
                     continue
                 cells.extend(row)
-                lines.append(reader.line_num + skipped)
+                lines.append(line + dialect.skipped)
                 if read[0] > WIDE:
                     break
             if lines or first:

@@ -57,6 +57,15 @@ def test_empty_and_long_sides_are_left_out_and_said(tmp_path) -> None:
     assert task.signature.length == 2 * 401 + 10
 
 
+def test_quotation_marks_of_sentences_swallow_no_lines(tmp_path) -> None:
+    pairs = [*PAIRS]
+    pairs[3], pairs[9] = ('"Wort', "λέξη"), ('Wort"', "λέξη")
+    path = tmp_path / "a.tsv"
+    path.write_text("de\tel\n" + "".join(f"{x}\t{y}\n" for x, y in pairs), encoding="utf-8")
+    rows = parallel_text(file=str(path), columns="de,el", level="byte").rows
+    assert rows.inputs["source"] == [x for x, _ in pairs]
+
+
 def test_equal_sources_are_in_one_part(tmp_path) -> None:
     path = write(tmp_path / "a.tsv")
     with path.open("a", encoding="utf-8") as file:
