@@ -66,6 +66,8 @@ def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> Non
         (["user,item", "a,b", ",c"], {}, "line 3: there is no user in 'user'"),
         (["user,item", "a,b"], {"least": 3}, r"task.least=3 needs a column of ratings"),
         (["user,item,rating", "a,b,good"], {}, "line 2: rating is 'good', not a finite number"),
+        (["user,item", "3,b", "3.0,c"], {}, "line 3: user is '3.0', and '3' elsewhere: write the same user"),
+        (["user,item", "a, 7", "a,7.0"], {}, "line 3: item is '7.0', and '7' elsewhere"),
         (["user,item,time", "a,b,1", "a,d,2", "a,c,soon"], {}, "time is 'soon', no number and no date"),
         (
             ["user,item", "a,b"],

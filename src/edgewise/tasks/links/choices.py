@@ -100,7 +100,8 @@ def own_choices(
         fold: Seed of the drawn order.
 
     Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line of another
-                length or without a user or an item, a rating that is no number or a time that is none: `DataError`
+                length or without a user or an item, one that is 3 in a line and 3.0 in another, a rating that is no
+                number or a time that is none: `DataError`
     """
     path = Path(file).expanduser()
     table_file = File(path)
@@ -134,6 +135,11 @@ def own_choices(
         raise DataError(
             f"{path}: no line has a rating of at least {least:g}" if len(users) else f"{path}: it has no lines"
         )
+    for what, known, cells in zip(("user", "item"), numbers, (users, items), strict=True):
+        for name in known:
+            if name.endswith(".0") and (plain := name.removesuffix(".0")).isdecimal() and plain in known:
+                both = f"{found[what]} is {name[:40]!r}, and {plain[:40]!r} elsewhere"
+                raise DataError(f"{table.at(cells.index(name))}: {both}: write the same {what} in the same way")
     pairs, when = torch.tensor(list(once)), torch.from_numpy(time[list(once.values())])
     splits = _cut(pairs, when, torch.Generator().manual_seed(fold))
     task = Recommendation(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
