@@ -51,13 +51,31 @@ def _is_ours(rule: Rule) -> bool:
     return type(rule).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device: torch.device) -> Intervals | None:
-    """Ranges [I, R] for receivers at positions offset, ..., or None where R is too large to be worth keeping."""
+def few(rule: Rule, receivers: int, offset: int, senders: int, device: torch.device) -> int | None:
+    """R of the rule's intervals, none of which is made, or None where it is too large for ranges to be worth keeping.
+
+    Errors      GraphError where a list of the ranges of all receivers would not fit in memory
+    """
     per_receiver = intervals_of(rule, positions(0, offset, device), senders)[0].shape[1]
     if per_receiver > FEW:
         return None
     check_fits(8 * receivers * (2 * per_receiver + 1), "a list of the ranges of {:,} receivers", receivers)
+    return per_receiver
+
+
+def few_intervals(rule: Rule, receivers: int, offset: int, senders: int, device: torch.device) -> Intervals | None:
+    """Ranges [I, R] for receivers at positions offset, ..., or None where R is too large to be worth keeping."""
+    if few(rule, receivers, offset, senders, device) is None:
+        return None
     return intervals_of(rule, positions(receivers, offset, device), senders)
+
+
+def range_count(graph: Any) -> int | None:
+    """R of a graph's ranges, which are not made for it; None where there is no form with few of them."""
+    if graph.rule is not None and "_ranges" not in graph.__dict__:
+        return few(graph.rule, *graph._extent())
+    ranges = graph.ranges()
+    return None if ranges is None else int(ranges[0].shape[1])
 
 
 def interval_chunks(

@@ -52,9 +52,13 @@ class Rule:
         """The rule of the reversed edges; None where it is no rule that we know."""
         return None
 
-    def by_block(self) -> tuple[list[int], Blocks] | None:
-        """An order of the nodes in which the graph is one of `Blocks`; None where there is none, or none is needed."""
+    def blocks(self) -> Blocks | None:
+        """The blocks that the graph is in the order `by_block`; None where there is none, or none is needed."""
         return None
+
+    def by_block(self) -> list[int]:
+        """The order of the nodes in which the graph is one of `blocks`."""
+        raise NotImplementedError
 
 
 def written(rule: Rule) -> tuple[Any, ...]:

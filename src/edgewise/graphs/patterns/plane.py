@@ -125,11 +125,14 @@ class Squares(Pixels):
         end = (bottom * self.width)[:, None]
         return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
 
-    def by_block(self) -> tuple[list[int], Blocks]:
+    def blocks(self) -> Blocks:
         down, across = self.cuts()
-        order = [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
         sizes = tuple(len(rows) * len(columns) for rows in down for columns in across)
-        return order, Blocks(sizes, sizes)
+        return Blocks(sizes, sizes)
+
+    def by_block(self) -> list[int]:
+        down, across = self.cuts()
+        return [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
 
 
 def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:

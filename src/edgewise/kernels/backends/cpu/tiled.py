@@ -17,15 +17,20 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from edgewise.graphs import Graph, complete
-from edgewise.graphs.derived import cached
-from edgewise.graphs.rule import Rule, constant
-from edgewise.graphs.tracing import is_real
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix
+from edgewise.kernels.backends.cpu.tiles import (
+    BITS,
+    has_tiles,
+    pairs_of,
+    places_of,
+    says_everything,
+    tiles_of,
+    words_of,
+)
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.dropout import check_dropout, drop_pairs, seed_for
 from edgewise.kernels.operator.layout import (
@@ -52,14 +57,11 @@ BIAS, LISTED = 75, 24  # bytes: of an edge's bias (fitted), and of an edge that 
 END = 13  # bytes for each number of a node; fitted
 CALL = 4  # launches; fitted
 PARTS = 8  # of a batch, whose gradients to a bias that they share are summed apart and then together
-LEAST, EMPTY = 8, 16  # edges of a receiver for which, and pairs for each edge up to which bits are made; assumed
-BITS = 32  # receivers of a word
-AROUND = 40  # pairs of a receiver in the tiles of a causal graph or a window that are no edges: 23 to 63
 
 
 def _refuses_graph(call: Call) -> str | None:
-    if tiles_of(call.graph) is not None:
-        added = isinstance(call, Attend) and call.score.biases and not _says_everything(call.graph)
+    if has_tiles(call.graph):
+        added = isinstance(call, Attend) and call.score.biases and not says_everything(call.graph)
         return "it adds biases on graphs by rule or ranges only" if added else None
     return "the graph has no form with few sender intervals per receiver, nor edges close enough to each other"
 
@@ -109,106 +111,6 @@ BACKEND = Backend(
     run=run,
     probes=(Probe("cpu", "tiles", lambda device: complete(512)),),
 )
-
-
-Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold
-
-
-@cached
-def tiles_of(graph: Graph) -> Tiles | None:
-    """The graph's ranges, those of its nodes in another order where they are fewer, or what its edges lie within.
-
-    None where there are too many, or too few edges in them.
-    """
-    rule, device = graph.rule, graph.device
-    if rule is not None and graph.offset == 0 and rule.extent == (graph.num_receivers, graph.num_senders):
-        reordered = rule.by_block()
-        if reordered is not None:
-            order, blocks = reordered
-            starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
-            return starts.contiguous(), stops.contiguous(), torch.tensor(order, dtype=torch.int64, device=device)
-    ranges = graph.ranges()
-    return _spans(graph) if ranges is None else (ranges[0].contiguous(), ranges[1].contiguous(), None)
-
-
-def _spans(graph: Graph) -> Tiles | None:
-    """For each receiver from its first sender to its last, where a good part of the pairs in such tiles are edges."""
-    if graph.rule is not None or graph.is_mapped or library is None or graph.device.type != "cpu":
-        return None
-    if not is_real(graph.offsets) or graph.num_edges < LEAST * max(1, graph.num_receivers):
-        return None
-    some = graph.in_degrees() > 0
-    starts = graph.offsets.new_zeros(graph.num_receivers, 1)
-    stops = starts.clone()
-    starts[some, 0] = graph.senders[graph.offsets[:-1][some]]
-    stops[some, 0] = graph.senders[graph.offsets[1:][some] - 1] + 1
-    pairs = _pairs_of_ranges(starts, stops, graph.num_senders)
-    return (starts, stops, None) if pairs <= EMPTY * graph.num_edges else None
-
-
-def _says_everything(graph: Graph) -> bool:
-    """Whether every pair inside a rule's or ranges' tiles is an edge."""
-    return graph.rule is not None or graph.ranges() is not None
-
-
-@cached
-def words_of(graph: Graph) -> tuple[Tensor, Tensor] | None:
-    """Bits of the edges: words int32, and for each block of receivers first and last sender, and where its words begin.
-
-    None where a rule or ranges say everything.
-    """
-    tiles = tiles_of(graph)
-    if tiles is None or _says_everything(graph):
-        return None
-    (starts, stops), count = tiles[:2], -(-graph.num_receivers // BITS)
-    beyond = (0, count * BITS - graph.num_receivers)
-    first = torch.where(stops > starts, starts, graph.num_senders).squeeze(1)
-    first = pad(first, beyond, value=graph.num_senders).view(count, BITS).amin(1)
-    last = pad(stops.squeeze(1), beyond).view(count, BITS).amax(1)
-    lengths = (last - first).clamp(min=0)
-    begin, block = lengths.cumsum(0) - lengths, graph.receivers // BITS
-    words = torch.zeros(int(lengths.sum()), dtype=torch.int64)
-    words.index_add_(0, (begin - first)[block] + graph.senders, 1 << graph.receivers % BITS)
-    signed = torch.where(words < 1 << BITS - 1, words, words - (1 << BITS))
-    return signed.to(torch.int32), torch.stack([first, first + lengths, begin], 1)
-
-
-@cached
-def places_of(graph: Graph) -> Tensor:
-    """For each interval what added to a sender gives the number of its edge, int64 [I, R]."""
-    tiles = tiles_of(graph)
-    assert tiles is not None
-    starts, stops, order = tiles
-    first = graph.offsets[:-1] if order is None else graph.offsets[order]
-    lengths = stops - starts
-    return (first.unsqueeze(-1) + lengths.cumsum(1) - lengths - starts).contiguous()
-
-
-@cached
-def pairs_of(graph: Graph) -> int:
-    """Pairs inside the tiles, those which the graph masks among them; for torch.compile, whose sizes change, about."""
-    if graph.rule is not None and torch.compiler.is_compiling():
-        return graph.num_edges + (0 if graph.is_complete else AROUND * graph.num_receivers)
-    if graph.rule is not None:
-        return _pairs_of_rule(graph.rule, graph.num_receivers, graph.num_senders, graph.offset)
-    tiles = tiles_of(graph)
-    if tiles is None or library is None or not is_real(tiles[0]):
-        return graph.num_edges
-    return _pairs_of_ranges(tiles[0], tiles[1], graph.num_senders)
-
-
-@constant
-def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
-    tiles = tiles_of(Graph(rule, receivers, senders, offset))
-    assert tiles is not None
-    return _pairs_of_ranges(tiles[0], tiles[1], senders)
-
-
-def _pairs_of_ranges(starts: Tensor, stops: Tensor, senders: int) -> int:
-    tiling = library.Tiling()
-    tiling.receivers, tiling.senders = len(starts), senders
-    tiling.set_ranges(starts.shape[1], starts.data_ptr(), stops.data_ptr())
-    return int(library.pairs_in_tiles(tiling))
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
+from edgewise.graphs.forms import range_count
 from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.torch import segment
@@ -62,7 +63,7 @@ def _refuses_call(call: Call) -> str | None:
 def _refuses_graph(graph: Graph, edge_bias: bool) -> str | None:
     if not graph.num_edges:
         return "the graph has no edges"
-    if graph.ranges() is not None:
+    if range_count(graph) is not None:
         return None
     if edge_bias:
         return "a biased edge can be found by its ends only where the graph has ranges"
@@ -78,9 +79,9 @@ def cost(call: Call) -> Cost:
     """Pairs inside the blocks, at the speed of matrix products; how many blocks is estimated, not counted."""
     assert isinstance(call, Attend)
     graph, (rows, columns) = call.graph, shape_of(call.graph)
-    ranges = graph.ranges()
+    ranges = range_count(graph)
     # Beside full blocks, a range has some at both of its ends; edges without ranges may each lie in another block.
-    blocks = graph.num_edges if ranges is None else graph.num_edges // BLOCK**2 + 2 * ranges[0].shape[1] * rows
+    blocks = graph.num_edges if ranges is None else graph.num_edges // BLOCK**2 + 2 * ranges * rows
     pairs = min(blocks, rows * columns) * BLOCK**2
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     numbers = call.v.shape[:-3].numel() * call.heads * pairs

@@ -1,12 +1,12 @@
-"""Tiles of graphs that are neither rules nor ranges: a bit for each pair says where the edges are."""
+"""Tiles of graphs: how many pairs they have, and of those by edges a bit for each pair."""
 
 import pytest
 import torch
 
-from edgewise import Dot, EdgeBias, Graph, attend, use_backend
-from edgewise.errors import BackendRefusal, EdgewiseError
-from edgewise.graphs import causal
-from edgewise.kernels.backends.cpu import tiled
+from edgewise import Dot, EdgeBias, Graph, attend, plan, use_backend
+from edgewise.errors import BackendRefusal, EdgewiseError, GraphError
+from edgewise.graphs import causal, grid, squares, window
+from edgewise.kernels.backends.cpu import tiled, tiles
 from edgewise.native import library
 from kernels.backends.cpu.tiles import GRAPHS, draw, largest_error, random_edges, results
 
@@ -35,6 +35,25 @@ def test_where_edges_are_few_or_far_apart_there_are_no_tiles():
     assert tiled.words_of(causal(40)) is None
     batch = GRAPHS["bits, blocks"]
     assert batch.num_edges < tiled.pairs_of(batch) < 3 * batch.num_edges  # blocks apart from each other
+
+
+@pytest.mark.parametrize(
+    "graph", [causal(1 << 20), window(1 << 20, 70), grid(1000, 1100), squares(1000, 1100, 7)], ids=lambda g: str(g.rule)
+)
+def test_pairs_of_many_receivers_are_counted_in_a_sample(graph, monkeypatch):
+    counted = tiled.pairs_of(graph)
+    monkeypatch.setattr(tiles, "COUNTED", 1 << 19)
+    sampled = tiled.pairs_of(Graph(graph.rule, graph.num_receivers, graph.num_senders))
+    assert sampled == pytest.approx(counted, rel=0.01) and sampled != counted
+
+
+def test_a_plan_makes_no_ranges():
+    graph = window(1 << 21, 3)
+    made = plan(graph, heads=4, channels=16)
+    assert "_ranges" not in vars(graph)
+    assert {one.backend for one in made.candidates if one.seconds} >= {"tiled", "flex", "native"}
+    with pytest.raises(GraphError, match="a list of the ranges of 6,000,000,000 receivers takes"):
+        plan(grid(100_000, 60_000), heads=4, channels=16)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
