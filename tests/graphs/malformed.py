@@ -109,7 +109,11 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
         r"integers \(int64\), not complex64",
     ),
     ("a sparse tensor", edges(torch.zeros(2, 3).long().to_sparse()), "must be a dense tensor, not torch.sparse_coo"),
-    ("objects", edges(numpy.array([[None], [None]])), "must be a tensor or nested list of integers, not ndarray"),
+    (
+        "objects",
+        edges(numpy.array([[None], [None]])),
+        "nested list of integers, not an array of object",
+    ),
     ("negative nodes", edges([[], []], -1), "num_nodes must be at least 0, not -1"),
     ("half a node", edges([[], []], 2.5), "num_nodes must be a whole number, not 2.5"),
     ("nodes as a word", edges([[], []], "3"), "num_nodes must be a whole number, not '3'"),
@@ -254,6 +258,13 @@ MALFORMED: list[tuple[str, Callable[[], object], str]] = [
         "a networkx graph needs receivers and senders to be the same nodes",
     ),
     ("scipy from a tensor", lambda: Graph.from_scipy(torch.eye(2)), "takes a two-dimensional scipy.sparse matrix"),
+    ("edges that are masked", edges(numpy.ma.array([[0], [1]], mask=[[1], [0]])), "an array with masked entries"),
+    ("edges that are texts", edges(numpy.array([["0"], ["1"]])), "nested list of integers, not an array of <U1"),
+    (
+        "a PyG batch with a list of bounds",
+        lambda: Graph.from_pyg(SimpleNamespace(edge_index=[[0], [1]], num_nodes=2, ptr=[0, 1])),
+        r"ptr must rise from 0 to the number of nodes, 2, not \[0, 1\]",
+    ),
     ("PyG from a list", lambda: Graph.from_pyg([]), "edge_index and num_nodes, which this list lacks"),
     (
         "PyG without edges",

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import networkx
+import numpy
 import pytest
 import scipy.sparse
 import torch
@@ -91,6 +92,41 @@ def test_what_from_dgl_refuses() -> None:
     kinds = [("user", "follows", "user"), ("user", "likes", "item")]
     with pytest.raises(GraphError, match="2 types of edges: give one of them"):
         Graph.from_dgl(DGLGraph(([], []), 1, 1, canonical_etypes=kinds))
+
+
+@pytest.mark.parametrize(
+    ("ends", "counts", "message"),
+    [
+        (([0], [1, 2]), [2, 2], "edges are as many senders as receivers, not 1 and 2"),
+        (([0], [1]), [2, 3], r"the sum of batch_num_nodes must rise from 0 to the number of nodes, 4, not \[0, 2, 5\]"),
+        (([0], [1]), [5, -1], "the sum of batch_num_nodes must rise from 0"),
+        (([0], [2]), [2, 2], "the edge from 0 to 2 joins two graphs of the batch"),
+    ],
+)
+def test_edges_and_members_of_a_dgl_graph_must_fit(ends: Any, counts: list[int], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_dgl(DGLGraph(ends, 4, 4, batch_size=2, batch_num_nodes=lambda: torch.tensor(counts)))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("indices", [0, 9, 1], "this csr_array is damaged: axis 1 index 9 exceeds matrix dimension 3"),
+        ("indptr", [0, 2, 1, 3], "indptr must rise from 0 to the number of entries, 3"),
+        ("indptr", [1, 2, 3, 3], "indptr must rise from 0"),
+        ("indptr", [0, 2, 3, 9], "indptr must rise from 0 to the number of entries, 3"),
+    ],
+)
+def test_a_damaged_scipy_matrix_is_refused(name: str, values: list[int], message: str) -> None:
+    matrix = scipy.sparse.csr_array(numpy.eye(3))
+    setattr(matrix, name, numpy.array(values, dtype=numpy.int32))
+    with pytest.raises(GraphError, match=message):
+        Graph.from_scipy(matrix)
+
+
+def test_a_scipy_matrix_of_blocks_is_read() -> None:
+    dense = numpy.kron(numpy.eye(2), numpy.ones((2, 2)))
+    assert Graph.from_scipy(scipy.sparse.bsr_array(dense, blocksize=(2, 2))).num_edges == 8
 
 
 def test_scipy_and_back() -> None:

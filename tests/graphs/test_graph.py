@@ -280,6 +280,8 @@ def test_numpy_arrays_lists_and_other_integers_are_taken() -> None:
         [torch.tensor([0, 1]), torch.tensor([1, 2])],
         [numpy.array([0, 1]), numpy.array([1, 2])],
         torch.tensor([[0, 1], [1, 2]]).T.contiguous().T,
+        numpy.array([[0, 1], [1, 2]], dtype=">i8"),
+        numpy.array([[1, 0], [2, 1]])[:, ::-1],
     ]
     for edges in given:
         assert Graph.from_edge_index(edges, numpy.int64(3)) == expected

@@ -34,10 +34,13 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
 def index_tensor(value: Any, name: str, axes: int) -> Tensor:
     """`value` (tensor, array or nested list of integers) as an int64 tensor with so many axes."""
     value, given = plain(value), isinstance(value, Tensor)
+    if numpy.ma.is_masked(value):
+        raise GraphError(f"{name} is an array with masked entries, which are no integers: leave them out")
     try:
-        tensor: Tensor = value.detach() if given else torch.from_numpy(numpy.array(value))
+        tensor: Tensor = value.detach() if given else torch.from_numpy(_native(numpy.array(value)))
     except (TypeError, ValueError, RuntimeError):  # ragged, or not numbers
         what = "a ragged or non-numeric list" if isinstance(value, list | tuple) else type(value).__name__
+        what = f"an array of {value.dtype}" if isinstance(value, numpy.ndarray) else what
         raise GraphError(f"{name} must be a tensor or nested list of integers, not {what}") from None
     if tensor.layout != torch.strided:
         raise GraphError(f"{name} must be a dense tensor, not {tensor.layout}")
@@ -49,6 +52,11 @@ def index_tensor(value: Any, name: str, axes: int) -> Tensor:
     if tensor.dim() != axes:
         raise GraphError(f"{name} must have {axes} {'axis' if axes == 1 else 'axes'}, not shape {list(tensor.shape)}")
     return tensor.to(torch.int64)
+
+
+def _native(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """The same numbers in this machine's order of bytes."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def in_range(index: Tensor, bound: int, item: str, role: str, owner: str) -> None:

@@ -163,6 +163,7 @@ class Exchange(Adjacency):
     def from_scipy(cls, matrix: scipy.sparse.sparray | scipy.sparse.spmatrix) -> Self:
         """The graph of a sparse matrix A [I, J]: i listens to j where A[i, j] is stored.
 
+        Errors      GraphError for anything else, and for a matrix whose `indptr` or indices lead out of it
         Edge cases  an entry that is stored is an edge, even if its value is 0 (`A.eliminate_zeros()` drops those), and
                     two entries stored in one place are two edges; `sort_edges` takes `A.tocoo().data`
 
@@ -175,7 +176,14 @@ class Exchange(Adjacency):
         """
         if not hasattr(matrix, "tocoo") or len(getattr(matrix, "shape", ())) != 2:
             raise GraphError(f"from_scipy takes a two-dimensional scipy.sparse matrix, not {type(matrix).__name__}")
-        entries = matrix.tocoo()
+        bounds, indices = getattr(matrix, "indptr", None), getattr(matrix, "indices", ())
+        if bounds is not None:  # SciPy follows them in memory
+            bounds = checks.index_tensor(bounds, "indptr", axes=1)
+            _check_rising(bounds, "indptr", min(int(bounds[-1]), len(indices)), "entries")
+        try:
+            entries = matrix.tocoo()
+        except ValueError as error:
+            raise GraphError(f"this {type(matrix).__name__} is damaged: {error}") from error
         edges = numpy.stack([entries.col, entries.row])
         return cls.from_edge_index(edges, num_nodes=entries.shape[1], num_receivers=entries.shape[0])
 
@@ -223,17 +231,7 @@ class Exchange(Adjacency):
         graph, ptr = cls.from_edge_index(edges, nodes), getattr(data, "ptr", None)
         if ptr is None:
             return graph
-        bounds = checks.index_tensor(ptr, "ptr", axes=1)
-        ends = bounds[:1].tolist() + bounds[-1:].tolist()
-        if ends != [0, graph.num_receivers] or bool(checks.falls(bounds).any()):
-            raise GraphError(f"ptr must rise from 0 to the number of nodes, {graph.num_receivers}, not {ptr.tolist()}")
-        sizes = bounds.diff()
-        member = torch.repeat_interleave(sizes)
-        across = (member[graph.senders] != member[graph.receivers]).nonzero()
-        if len(across):
-            j, i = graph.edge_index()[:, across[0, 0]].tolist()
-            raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: ptr or edge_index is wrong")
-        return graph._with_members(sizes)
+        return graph._with_members(checks.index_tensor(ptr, "ptr", axes=1), "ptr")
 
     @classmethod
     def _typed(cls, data: Any) -> TypedData:
@@ -275,7 +273,8 @@ class Exchange(Adjacency):
     def from_dgl(cls, graph: Any) -> Self:
         """The graph of a DGL graph or block: an edge u -> v means that v listens to u.
 
-        Errors      GraphError for a graph of several types of edges: `graph[kind]` is one of them
+        Errors      GraphError for a graph of several types of edges: `graph[kind]` is one of them; for ends of another
+                    number, an index of no node, or members of a batch that are not all nodes or that an edge joins
         Edge cases  `sort_edges` takes `graph.edata`, in the order of the edges' numbers; a batched graph gives a batch
 
         >>> from types import SimpleNamespace
@@ -290,17 +289,27 @@ class Exchange(Adjacency):
         kinds: Any = getattr(graph, "canonical_etypes", ())
         if len(kinds) > 1:
             raise GraphError(f"this graph has {len(kinds)} types of edges: give one of them, as graph[{kinds[0]!r}]")
-        senders, receivers = graph.edges(order="eid")
+        ends = [checks.index_tensor(end, "an end of the edges", axes=1) for end in graph.edges(order="eid")]
+        if len(ends) != 2 or len(ends[0]) != len(ends[1]):
+            found = " and ".join(str(len(end)) for end in ends)
+            raise GraphError(f"edges are as many senders as receivers, not {found}")
         counts = graph.num_src_nodes(), graph.num_dst_nodes()
-        made = cls.from_edge_index(torch.stack([senders, receivers]), *counts)
+        made = cls.from_edge_index(torch.stack(ends), *counts)
         is_block = getattr(graph, "is_block", False) or counts[0] != counts[1]
         if is_block or getattr(graph, "batch_size", 1) == 1:
             return made
         sizes = checks.index_tensor(graph.batch_num_nodes(), "batch_num_nodes", axes=1)
-        return made._with_members(sizes)
+        return made._with_members(torch.nn.functional.pad(sizes.cumsum(0), (1, 0)), "the sum of batch_num_nodes")
 
-    def _with_members(self, sizes: Tensor) -> Self:
-        """The same edges as those of a batch."""
+    def _with_members(self, bounds: Tensor, name: str) -> Self:
+        """The same edges as those of a batch, whose members' nodes begin and end at `bounds`."""
+        _check_rising(bounds, name, self.num_receivers, "nodes")
+        sizes = bounds.diff().to(self.device)
+        member = torch.repeat_interleave(sizes)
+        across = (member[self.senders] != member[self.receivers]).nonzero()
+        if len(across):
+            j, i = self.edge_index()[:, across[0, 0]].tolist()
+            raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: {name} or the edges are wrong")
         forms = {"offsets": self.offsets, "senders": self.senders, "_order": self._order, "sizes": sizes}
         return self._of(self.num_receivers, self.num_senders, 0, self.device, **forms)
 
@@ -316,6 +325,12 @@ class Exchange(Adjacency):
             data.batch = torch.repeat_interleave(self.sizes)
             data.ptr = torch.nn.functional.pad(self.sizes.cumsum(0), (1, 0))
         return data
+
+
+def _check_rising(bounds: Tensor, name: str, last: int, things: str) -> None:
+    ends = bounds[:1].tolist() + bounds[-1:].tolist()
+    if ends != [0, last] or bool(checks.falls(bounds).any()):
+        raise GraphError(f"{name} must rise from 0 to the number of {things}, {last}, not {bounds.tolist()[:10]}")
 
 
 def _side_by_side(parts: list[tuple[str, Tensor | None, int]]) -> Tensor | None:
