@@ -52,6 +52,10 @@ def test_the_npz_file_says_the_same(tmp_path) -> None:
         ({"labels": np.full(4, np.inf)}, r"whole numbers \[4\]"),
         ({"labels": np.array([0.5, np.nan, 1, 2]), "valid": np.array([1])}, "node 1 of the valid split has no label"),
         ({"labels": -np.ones(4, dtype=int)}, "no node has a label"),
+        (
+            {"labels": np.array([0, 1, -2, 1])},
+            "labels of node 2 are -2, and whole numbers are -1 where unknown: give a",
+        ),
         ({"labels": np.array([0, 10**12, 0, 0])}, "labels must be 0, 1"),
         ({"edge_index": np.array([[0], [4]])}, "edge_index"),
         ({"edge_index": np.array([0, 1])}, "edge_index"),

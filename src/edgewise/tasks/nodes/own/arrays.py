@@ -80,6 +80,9 @@ def _targets(path: Path, labels: Array, nodes: int) -> dict[str, Array]:
         what = f"whole numbers [{nodes}], or finite numbers of a quantity; of several targets [{nodes}, T]"
         raise DataError(f"{path}: labels must be {what}, not {labels.dtype} {list(labels.shape)}")
     labels = labels.astype(np.float64 if labels.dtype.kind == "f" else np.int64)
+    if labels.dtype.kind == "i" and len(strange := np.argwhere(labels < -1)):
+        right = "whole numbers are -1 where unknown: give a quantity as floating numbers"
+        raise DataError(f"{path}: labels of node {strange[0, 0]} are {labels[tuple(strange[0])]}, and {right}")
     if labels.ndim == 1:
         return {"labels": labels}
     return {f"labels {number}": np.ascontiguousarray(labels[:, number]) for number in range(labels.shape[1])}
