@@ -44,6 +44,9 @@ def test_a_floating_number_beyond_all_its_digits_is_no_name() -> None:
     assert table.names("n") == ["1", str(1 << 60)] and table.texts("id") == table.names("n")
     with pytest.raises(DataError, match=r"a\.parquet: row 1: id is 1152921504606846976, a floating number, which has"):
         table.names("id")
+    narrow = Table(Path("a.parquet"), {"id": np.array([1, 2**24 - 1, 2**24], dtype=np.float32)}, ("row", range(3)))
+    with pytest.raises(DataError, match=r"a\.parquet: row 2: id is 16777216, a floating number, which has lost digits"):
+        narrow.names("id")
 
 
 def test_columns_that_differ_in_capitals_alone_are_no_guess() -> None:

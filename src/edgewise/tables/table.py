@@ -91,8 +91,9 @@ class Table:
                     beside a gap
         """
         column = self._column(name)
-        if isinstance(column, np.ndarray) and column.dtype.kind == "f" and (np.abs(column) >= EXACT).any():
-            row = int((np.abs(column) >= EXACT).argmax())
+        exact = 2 << np.finfo(column.dtype).nmant if isinstance(column, np.ndarray) and column.dtype.kind == "f" else 0
+        if exact and (np.abs(column) >= exact).any():
+            row = int((np.abs(column) >= exact).argmax())
             what = "a floating number, which has lost digits: write names as whole numbers or as texts"
             raise DataError(f"{self.at(row)}: {name} is {column[row]:.0f}, {what}")
         return self.texts(name)

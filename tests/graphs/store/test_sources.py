@@ -57,6 +57,19 @@ def test_an_array_that_promises_more_than_it_holds(tmp_path: Path) -> None:
         arrays_of(tmp_path / "o.npy")
 
 
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([[0, 1], [1, 0]], dtype=bool), r"edges must be integers \[2, E\] or \[E, 2\]"),
+        (np.array([[0, 1], [1, 0]], dtype=">i4"), "its numbers are in the other order of bytes: write it in that of"),
+    ],
+)
+def test_arrays_of_other_numbers_than_whole_ones_of_this_machine_are_refused(tmp_path, array, message: str) -> None:
+    np.save(tmp_path / "e.npy", array)
+    with pytest.raises(DataError, match=message):
+        list(edges_of(tmp_path / "e.npy", None))
+
+
 def test_a_column_without_a_name_is_neither_a_feature_nor_an_attribute(tmp_path) -> None:
     (tmp_path / "e.csv").write_text(",sender,receiver\n0,1,0\n1,0,1\n")
     (tmp_path / "n.csv").write_text(",size\n0,5\n1,7\n")

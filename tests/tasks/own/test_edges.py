@@ -164,6 +164,13 @@ def test_a_node_in_another_spelling_is_suggested(tmp_path, name: str, end: str) 
         node_folder(folder)
 
 
+def test_for_an_end_without_a_name_no_node_is_suggested(tmp_path) -> None:
+    folder = write(tmp_path, edges="source,target\na,\n")
+    (tmp_path / "nodes.csv").write_text(NODES.replace("d,4", "0,4"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"edges\.csv: line 2: there is no node ''$"):
+        node_folder(folder)
+
+
 def test_ends_that_training_found_need_no_edges_later(tmp_path) -> None:
     edges = "weight,one,two\n1.5,a,b\n2.5,b,c\n"
     task = node_folder(write(tmp_path, edges=edges))

@@ -94,7 +94,8 @@ def edges_of(
     arrays = arrays_of(path)
     index = arrays.get("edge_index", arrays.get(""))
     known = [name for name in arrays if name in ("", "edge_index", "edge_attr")]
-    if index is None or index.dtype.is_floating_point or len(index.shape) != 2 or 2 not in index.shape:
+    whole = index is not None and not index.dtype.is_floating_point and index.dtype != torch.bool
+    if index is None or not whole or len(index.shape) != 2 or 2 not in index.shape:
         raise DataError(f"{path}: edges must be integers [2, E] or [E, 2], as `edge_index`; it has {_listed(arrays)}")
     if len(known) < len(arrays):
         raise DataError(f"{path}: nothing reads {', '.join(sorted(set(arrays) - set(known)))}: leave it out")
@@ -341,6 +342,8 @@ def arrays_of(path: Path) -> dict[str, Stored]:
             major, _ = np.lib.format.read_magic(file)
             header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
             shape, by_column, dtype = header(file)
+            if not dtype.isnative:
+                raise ValueError("its numbers are in the other order of bytes: write it in that of this machine")
             kind = torch.from_numpy(np.empty(0, dtype)).dtype
             if by_column and len(shape) > 1:
                 raise ValueError("its columns lie one after the other: write it in C order")

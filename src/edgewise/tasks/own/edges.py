@@ -125,6 +125,8 @@ def ends_of(edges: Sequence[EdgeFile], number_of: Mapping[str, int], problems: P
 
 def _meant(name: str, known: Collection[str]) -> str:
     """The node that another spelling of a name has: spreadsheets write 7 as 7.0 and 007 as 7."""
+    if not name:
+        return ""
     plain = name.removesuffix(".0").lstrip("0")
     digits = [plain.zfill(width) for width in range(1, 9)]
     spellings = (f"{name}.0", name.removesuffix(".0"), *digits, name.lower(), name.upper(), name.capitalize())
