@@ -19,6 +19,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
+COUNTED = 1 << 36  # intervals of all receivers that are counted: ten minutes or so
 CHUNK = 1 << 20  # intervals held at once while a rule that has many of them is lowered
 
 
@@ -96,6 +97,10 @@ def count_edges(rule: Rule, receivers: int, senders: int, offset: int) -> int:
 
 @constant
 def _summed(rule: Rule, receivers: int, senders: int, offset: int) -> int:
+    ranges = receivers * intervals_of(rule, positions(0, offset, torch.device("cpu")), senders)[0].shape[1]
+    if ranges > COUNTED:
+        what = f"the edges of {rule} are counted in {ranges:,} ranges of {receivers:,} receivers"
+        raise GraphError(f"{what}, which takes too long: of at most {COUNTED:,}")
     return sum(int((stops - starts).sum()) for starts, stops in interval_chunks(rule, receivers, offset, senders))
 
 

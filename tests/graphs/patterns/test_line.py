@@ -120,3 +120,16 @@ def test_no_pattern_is_lowered_through_its_dense_predicate(monkeypatch: pytest.M
     assert time.perf_counter() - started < 1  # a few milliseconds on a quiet machine
     assert ranges is not None
     assert ranges[0].shape == (65536, 1)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 5, 40])
+@pytest.mark.parametrize(("receivers", "offset"), [(0, 0), (1, 3), (12, 0), (30, 4)])
+def test_edges_of_a_strided_graph_are_counted_in_closed_form(stride: int, receivers: int, offset: int) -> None:
+    graph = Graph(strided(1, stride).rule, receivers, receivers + offset, offset)
+    assert graph.num_edges == int(graph.dense_mask().sum())
+    assert strided(10**9, 10**3).num_edges == 10**9 * 1000 - 999 * 500 + 1000 * 10**6 * (10**6 - 1) // 2
+
+
+def test_edges_of_which_a_count_would_take_too_long_are_refused() -> None:
+    with pytest.raises(GraphError, match=r"are counted in 357,142,950,000,000 ranges of 50,000,000 receivers"):
+        _ = fixed(50_000_000, 7).num_edges

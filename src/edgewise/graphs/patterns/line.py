@@ -73,6 +73,13 @@ class Strided(Rule):
         stops = torch.cat([torch.minimum(column + 1, local), i + 1], dim=1)
         return clip(starts, stops, senders)
 
+    def edges_of(self, first: int, last: int, senders: int) -> int | None:
+        if senders < last:
+            return None
+        blocks = [(end // self.stride, end % self.stride) for end in (first, last)]
+        before, upto = (self.stride * n * (n - 1) // 2 + rest * n for n, rest in blocks)  # of those farther away
+        return Window(self.stride - 1, sides="past").edges_of(first, last, senders) + upto - before
+
 
 def strided(n: int, stride: int) -> Graph:
     """Everyone listens to the last `stride` positions, and to every stride-th one before them.
