@@ -16,7 +16,7 @@ from edgewise.memory import check_fits
 
 T = TypeVar("T")
 
-LISTED = 24  # bytes for each edge that is listed: sender, receiver, and one of them again on the way; counted
+LISTED = 24  # bytes of an edge that is listed, and of a store's node: sender, receiver, one again on the way; counted
 
 
 class Adjacency:
@@ -119,8 +119,7 @@ class Adjacency:
         edges = receivers, senders = plain((receivers, senders))
         with untransformed(edges):
             offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
-        forms = {"offsets": offsets, "senders": senders, "_order": order}
-        return cls._of(num_receivers, num_senders, 0, senders.device, **forms)
+        return cls._of(num_receivers, num_senders, 0, senders.device, offsets=offsets, senders=senders, _order=order)
 
     @classmethod
     def _of(
@@ -168,8 +167,9 @@ class Adjacency:
         return "_compact" in self.__dict__
 
     def _check_listing(self) -> None:
-        more = " of a store, whose rows `sample_neighbors` and `rows` read where they lie," if self.is_mapped else ""
-        check_fits(LISTED * self.num_edges, "listing {:,} edges" + more, self.num_edges)
+        more = " of a store of {:,} nodes, whose rows `sample_neighbors` and `rows` read," if self.is_mapped else ""
+        rows = self.num_receivers if more else 0
+        check_fits(LISTED * (self.num_edges + rows), "listing {:,} edges" + more, self.num_edges, rows)
 
     @derived
     def offsets(self) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import Graph, aggregate
-from edgewise.errors import DataError
+from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Store, build_store
 from edgewise.graphs.make.links import edges_between
 from graphs.store.stores import NODES, edge_list, in_memory, labelled
@@ -22,6 +22,14 @@ def test_an_open_store(tmp_path: Path) -> None:
     assert store.name(12) == "12"
     with pytest.raises(DataError, match="there is no node 500 of 500"):
         store.name(NODES)
+
+
+def test_a_store_of_more_nodes_than_fit_is_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build_store(tmp_path / "store", [([0], [1], None)], nodes=1_000_000)
+    graph = Graph.open(tmp_path / "store")
+    monkeypatch.setattr("edgewise.memory.machine", lambda: 40_000_000)
+    with pytest.raises(GraphError, match=r"listing 1 edges of a store of 1,000,000 nodes, .* takes 24\.0 MB"):
+        graph.edge_index()
 
 
 @pytest.mark.parametrize("backend", [None, "segment"])
