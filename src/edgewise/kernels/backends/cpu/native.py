@@ -34,8 +34,8 @@ ATTEND = (2.1, 23, 250, 195, 45, 1870, 9.6, 4.1)
 # Operations of a sum: for each number of an edge, more where each head has a weight, and of an extreme of these; for an
 # edge, more with a weight; for a receiver; for each number of a node. Launches: of a sum, more where each head has a
 # weight, and for the division of a mean's gradient. All fitted
-SUM = (2.75, 2.7, 30, 29, 67, 890, 11, 3.3, 1.9, 0.5)
-COLLECT = (10, 300, 5.3)  # operations for each number of messages and for an edge, and launches; fitted
+SUM = (2.75, 2.7, 30, 28, 67, 460, 11, 3.45, 2.65, 0.77)
+COLLECT = (10, 375, 4.8)  # operations for each number of messages and for an edge, and launches; fitted
 
 
 def cost(call: Call) -> Cost:
@@ -72,6 +72,7 @@ def cost(call: Call) -> Cost:
             if weight.ndim > 1:
                 launches += heads
                 number += of_heads + (extreme if call.reduce in ("max", "min") else 0)
+                batch *= call.x.shape[-2] if call.x.shape[-1] > 1 else 1  # each head walks the edges
         work = count * (number * own + term * batch) + row * batch * graph.num_receivers
         work += end * own * (graph.num_receivers + graph.num_senders)
         held, rows = size * call.x.numel(), size * count * own

@@ -38,7 +38,7 @@ CARD_COLLECT, CARD_SUM = 4, 6  # and of sums there; counted
 SUM = (4.3, 82, 202, 9, 147, 500, 18, 16, 4.8)
 # Bytes of messages on a CPU: for each number, more of an extreme, and in a batch; for an edge. Launches: and more of an
 # extreme, and in a batch. All fitted
-COLLECT = (5.3, 57, 4, 210, 0.57, 4.1, 1)
+COLLECT = (5.25, 57, 4.2, 367, 0.6, 4.1, 0.9)
 
 
 def cost(call: Call) -> Cost:

@@ -26,9 +26,9 @@ from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale
 MOST = 8  # linear maps of one call that the kernel has room for, the edge's own among them
-# What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches for
-# each map. All fitted
-PRODUCT, ACTIVATION, EDGE, WEIGHT, MAP = 0.33, 19, 800, 300, 1.6
+# What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches, and
+# more for each map. All fitted
+PRODUCT, ACTIVATION, EDGE, WEIGHT, CALL, MAP = 0.33, 19, 800, 300, 4.3, 1.6
 
 MOST_COPIES = 1 << 26  # edges of all copies of a graph together
 # A batch is taken of tensor products alone: others may be differentiated twice, as forces are, which runs them twice.
@@ -50,7 +50,7 @@ def cost(graph: Graph, network: Network[Any]) -> Cost:
         rows=0 if network.senders is None else size * edges * widths[0],
         held=0 if network.senders is None else size * copies * graph.num_senders * widths[0],
         bytes=size * edges * (read + widths[-1]),
-        launches=MAP * len(network.maps),
+        launches=CALL + MAP * len(network.maps),
     )
 
 
