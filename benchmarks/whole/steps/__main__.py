@@ -5,7 +5,8 @@
 Edgewise's step is the one that `edgewise train RECIPE` takes, of the GPT with learned positions and AdamW. A peer has
 the same sizes and its own usual way to make a batch, and is measured as it comes and under `torch.compile`, with
 PyTorch's fused optimisers; what it was given is in its function. One thread, one process, in which all take turns of
-some steps: processor time of a step, the median of the turns. Weights counts the parameters of either.
+some steps: processor time of a step, the median of the turns. Weights counts the parameters of either. Products is what
+the matrix products of the peer's step take at the speed of a large one, which no step on as many rows can do without.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from statistics import median
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.memory import give_back, peak_above
 from benchmarks.ranks.steps import Steps
@@ -36,6 +38,7 @@ PEERS: dict[str, Callable[[Trainer], list[Peer]]] = {
     "multi30k-de-en": texts.translator,
 }
 TURN = 0.4  # seconds
+LARGE = 1024  # rows and columns of a product at full speed
 
 
 def measure(recipe: str, rounds: int) -> None:
@@ -57,15 +60,29 @@ def measure(recipe: str, rounds: int) -> None:
                 peer.step()
                 count += 1
             seconds[peer.name].append((time.process_time() - start) / count)
-    own = median(seconds["edgewise"])
+    own, least = median(seconds["edgewise"]), 1e3 * products(peers[1].step)
     for peer in peers:
         took = median(seconds[peer.name])
         low, high = (1e3 * edge for edge in (min(seconds[peer.name]), max(seconds[peer.name])))
         print(
             f"| {recipe} | {peer.name} | {weights(peer.model):,} | {1e3 * took:.2f} ms ({low:.2f}–{high:.2f}) "
-            f"| {took / own:.2f} × | {megabytes[peer.name]:.0f} MB |",
+            f"| {took / own:.2f} × | {megabytes[peer.name]:.0f} MB | {least:.2f} ms |",
             flush=True,
         )
+
+
+def products(step: Callable[[], object], steps: int = 4) -> float:
+    """Seconds that a step's matrix products and convolutions take at the speed of a large product."""
+    with FlopCounterMode(display=False) as counted:
+        for _ in range(steps):
+            step()
+    x, y = torch.randn(2, LARGE, LARGE)
+    fastest = float("inf")
+    for _ in range(20):
+        start = time.process_time()
+        x @ y
+        fastest = min(fastest, time.process_time() - start)
+    return counted.get_total_flops() / steps * fastest / (2 * LARGE**3)
 
 
 def weights(model: nn.Module) -> int:
@@ -79,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")  # its idle threads spin for a while, on everybody's processor time
-    print("| recipe | contender | weights | step | × | MB |\n| --- | --- | --- | --- | --- | --- |")
+    print("| recipe | contender | weights | step | × | MB | products |\n| --- | --- | --- | --- | --- | --- | --- |")
     with repeatable(deterministic=False, threads=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for recipe in options.recipes or PEERS:
