@@ -121,7 +121,7 @@ def _are_marks(content: bytes, whole: bool, encoding: str, skipped: int) -> bool
 
 def _cuts_alike(lines: Iterable[str], quotes: bool) -> bool:
     lengths = set[int]()
-    with suppress(csv.Error):
+    with suppress(DataError), reading("a table", "a CSV file"):  # which is then not cut alike
         for row in csv.reader(lines, strict=True, delimiter="\t", quoting=Dialect(quotes=quotes).quoting):
             lengths |= {len(row)} if row else set()
             if len(lengths) > 1 or swallowing(row):

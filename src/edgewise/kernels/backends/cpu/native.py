@@ -122,6 +122,8 @@ BACKEND = Backend(
 
 def _members(call: Attend | Aggregate) -> int:
     """How many members of a batch share one walk over the edges: in attention as heads, in sums as channels."""
+    if is_traced():  # what is compiled serves batches of any size
+        return 1
     graph = call.graph
     nodes, edges = max(graph.num_receivers, graph.num_senders), graph.num_edges
     if isinstance(call, Attend):
@@ -134,7 +136,7 @@ def _members(call: Attend | Aggregate) -> int:
         shared = call.weight is None or call.weight.shape[:-2].numel() == 1
         fits = shared and 0 < width < VECTOR and width * nodes <= edges
         counts = [n for n in range(WIDEST[1] // max(1, width), 1, -1) if n * width >= VECTOR]
-    members = next((n for n in counts if batch % n == 0), 1) if fits and not is_traced() else 1
+    members = next((n for n in counts if batch % n == 0), 1) if fits else 1
     return members if edges * (batch - batch // members) >= VISITS[isinstance(call, Aggregate)] else 1
 
 

@@ -26,8 +26,8 @@ from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale
 MOST = 8  # linear maps of one call that the kernel has room for, the edge's own among them
-# What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches, and
-# more for each map. All fitted
+# What part of each product counts; operations for each number of a layer, for an edge and for each weight; launches,
+# and more for each map. All fitted
 PRODUCT, ACTIVATION, EDGE, WEIGHT, CALL, MAP = 0.33, 19, 800, 300, 4.3, 1.6
 
 MOST_COPIES = 1 << 26  # edges of all copies of a graph together
