@@ -71,13 +71,12 @@ def test_random_small_graphs_agree_with_reference(draw, part):
 # A row's last columns fill a vector in part: of which length that is depends on the instruction set
 
 
-@pytest.mark.parametrize("heads", [1, 4, 8])
-@pytest.mark.parametrize("kind", ["dot", "additive", "gated"])
-def test_any_number_of_channels_on_every_instruction_set(kind, heads):
-    graph, chosen = random_graph(40, 30, 300), library.instruction_set()
+def agrees_on_every_instruction_set(draw, widths):
+    """Whether native does what plain PyTorch does; `draw` gives tensors of a width and a call of them."""
+    chosen = library.instruction_set()
     try:
-        for channels in (*range(1, 21), *range(24, 81, 7), 130):
-            leaves, call = attention(graph, kind, "", heads, heads, channels, channels)
+        for channels in widths:
+            leaves, call = draw(channels)
             leaves = {name: leaf.bfloat16().double() for name, leaf in leaves.items()}
             expected = results(call, leaves, "segment")
             for name in library.instruction_sets():
@@ -87,24 +86,22 @@ def test_any_number_of_channels_on_every_instruction_set(kind, heads):
                 same(results(call, leaves, "native", torch.bfloat16), expected, 0.05, (name, channels, "bfloat16"))
     finally:
         library.use_instruction_set(chosen)
+
+
+@pytest.mark.parametrize("heads", [1, 4, 8])
+@pytest.mark.parametrize("kind", ["dot", "additive", "gated"])
+def test_any_number_of_channels_on_every_instruction_set(kind, heads):
+    graph, widths = random_graph(40, 30, 300), (*range(1, 21), *range(24, 81, 7), 130)
+    agrees_on_every_instruction_set(lambda width: attention(graph, kind, "", heads, heads, width, width), widths)
 
 
 @pytest.mark.parametrize("weight", ["", "edge", "heads"])
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_sums_of_any_number_of_channels_on_every_instruction_set(reduce, weight):
-    graph, chosen = random_graph(40, 30, 300), library.instruction_set()
-    try:
-        for channels in (*range(1, 21), 24, 37, 130):
-            leaves, call = product(graph, reduce, weight, 3, channels)
-            leaves = {name: leaf.bfloat16().double() for name, leaf in leaves.items()}
-            expected = results(call, leaves, "segment")
-            for name in library.instruction_sets():
-                library.use_instruction_set(name)
-                same(results(call, leaves, "native"), expected, 1e-10, (name, channels))
-                same(results(call, leaves, "native", torch.float32), expected, 1e-4, (name, channels, "float32"))
-                same(results(call, leaves, "native", torch.bfloat16), expected, 0.05, (name, channels, "bfloat16"))
-    finally:
-        library.use_instruction_set(chosen)
+    graph = random_graph(40, 30, 300)
+    agrees_on_every_instruction_set(
+        lambda width: product(graph, reduce, weight, 3, width), (*range(1, 21), 24, 37, 130)
+    )
 
 
 # Members of a batch share a walk over the edges: as heads of attention, and as channels of sums
