@@ -52,13 +52,9 @@ class Rule:
         """The rule of the reversed edges; None where it is no rule that we know."""
         return None
 
-    def blocks(self) -> Blocks | None:
-        """The blocks that the graph is in the order `by_block`; None where there is none, or none is needed."""
+    def by_block(self) -> tuple[Blocks, Callable[[], list[int]]] | None:
+        """`Blocks` that the graph is in another order of the nodes, and what lists it; None where none is needed."""
         return None
-
-    def by_block(self) -> list[int]:
-        """The order of the nodes in which the graph is one of `blocks`."""
-        raise NotImplementedError
 
 
 def written(rule: Rule) -> tuple[Any, ...]:

@@ -38,7 +38,8 @@ def test_squares() -> None:
 def test_in_another_order_squares_are_blocks(shape: tuple[int, int, int, int]) -> None:
     graph = squares(*shape)
     assert graph.rule is not None
-    order, blocks = graph.rule.by_block(), graph.rule.blocks()
+    blocks, listed = graph.rule.by_block()
+    order = listed()
     assert blocks is not None
     assert sorted(order) == list(range(graph.num_receivers))
     assert torch.equal(graph.dense_mask()[order][:, order], Graph(blocks).dense_mask())

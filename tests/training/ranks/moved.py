@@ -29,6 +29,10 @@ def held(trainer: Trainer) -> int:
     return sum(local(t).numel() * t.element_size() for t in tensors)
 
 
+def restore(trainer: Trainer, opened: ExitStack) -> None:
+    trainer.restore(trainer.world.once(lambda: trainer.open(opened, False)), False)
+
+
 def main(run: Path, folder: Path) -> None:
     config = read_config(run)
     world = join("cpu", config.train.partition, config.train.shard)
@@ -37,7 +41,7 @@ def main(run: Path, folder: Path) -> None:
     for measuring in (True, False):
         trainer = Trainer(config, folder / "run", world)
         with ExitStack() as opened:
-            trainer.restore(world.once(lambda trainer=trainer, opened=opened: trainer.open(opened, False)), False)  # type: ignore[misc]
+            restore(trainer, opened)
             if measuring:
                 found["bytes"] = held(trainer)
             else:

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -125,14 +126,12 @@ class Squares(Pixels):
         end = (bottom * self.width)[:, None]
         return clip(torch.where(inside, starts, end), torch.where(inside, stops, end), senders)
 
-    def blocks(self) -> Blocks:
+    def by_block(self) -> tuple[Blocks, Callable[[], list[int]]]:
         down, across = self.cuts()
         sizes = tuple(len(rows) * len(columns) for rows in down for columns in across)
-        return Blocks(sizes, sizes)
-
-    def by_block(self) -> list[int]:
-        down, across = self.cuts()
-        return [y * self.width + x for rows in down for columns in across for y in rows for x in columns]
+        return Blocks(sizes, sizes), lambda: [
+            y * self.width + x for rows in down for columns in across for y in rows for x in columns
+        ]
 
 
 def squares(height: int, width: int, size: int, shift: int = 0) -> Graph:

@@ -20,8 +20,10 @@ Fact = tuple[str, str, str]
 
 MAX_BYTES = 1 << 28  # of a file of facts
 HEADINGS = {
-    *(("head", "relation", "tail"), ("source", "relation", "target")),
-    *(("subject", "predicate", "object"), ("subject", "relation", "object")),
+    ("head", "relation", "tail"),
+    ("source", "relation", "target"),
+    ("subject", "predicate", "object"),
+    ("subject", "relation", "object"),
 }
 RELATIONS = (
     *("husband", "wife", "father", "mother", "son", "daughter"),

@@ -205,8 +205,11 @@ def joined(parts: Sequence[Column], kind: Kind) -> Column:
 
 
 def _in_parts(parts: Sequence[tuple[int, Callable[[int], str]]], row: int) -> str:
-    (size, at), *others = parts
-    return at(row) if row < size else _in_parts(others, row - size)
+    for size, at in parts:
+        if row < size:
+            return at(row)
+        row -= size
+    raise IndexError(f"no part of {len(parts)} has the row")
 
 
 def with_features(edges: Tensor, e: Tensor, nodes: int, undirected: bool) -> tuple[Graph, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -29,25 +31,26 @@ def tiles_of(graph: Graph) -> Tiles | None:
 
     None where there are too many, or too few edges in them.
     """
-    rule, device = graph.rule, graph.device
-    if rule is not None and (blocks := _blocks_of(graph)) is not None:
+    device = graph.device
+    if (reordered := _by_block(graph)) is not None:
+        blocks, order = reordered
         starts, stops = blocks.intervals(torch.arange(graph.num_receivers, device=device), graph.num_senders)
-        return starts.contiguous(), stops.contiguous(), torch.tensor(rule.by_block(), dtype=torch.int64, device=device)
+        return starts.contiguous(), stops.contiguous(), torch.tensor(order(), dtype=torch.int64, device=device)
     ranges = graph.ranges()
     return _spans(graph) if ranges is None else (ranges[0].contiguous(), ranges[1].contiguous(), None)
 
 
-def _blocks_of(graph: Graph) -> Blocks | None:
-    """The blocks that a graph by rule is in another order."""
+def _by_block(graph: Graph) -> tuple[Blocks, Callable[[], list[int]]] | None:
+    """The blocks that a graph by rule is in another order, and what lists it."""
     rule, extent = graph.rule, (graph.num_receivers, graph.num_senders)
-    return rule.blocks() if rule is not None and graph.offset == 0 and rule.extent == extent else None
+    return rule.by_block() if rule is not None and graph.offset == 0 and rule.extent == extent else None
 
 
 def has_tiles(graph: Graph) -> bool:
     """Whether there are tiles, which of a rule are not made for it."""
     if graph.rule is None:
         return tiles_of(graph) is not None
-    return range_count(graph) is not None or _blocks_of(graph) is not None
+    return range_count(graph) is not None or _by_block(graph) is not None
 
 
 def _spans(graph: Graph) -> Tiles | None:
@@ -120,7 +123,8 @@ def pairs_of(graph: Graph) -> int:
 def _pairs_of_rule(rule: Rule, receivers: int, senders: int, offset: int) -> int:
     graph = Graph(rule, receivers, senders, offset)
     if receivers > COUNTED:  # about, by some receivers in each part
-        rule, pairs = _blocks_of(graph) or rule, 0
+        reordered, pairs = _by_block(graph), 0
+        rule = rule if reordered is None else reordered[0]
         for part in range(SAMPLES):
             first = (2 * part + 1) * receivers // (2 * SAMPLES) // SAMPLE * SAMPLE  # tiles begin as in the whole
             found = intervals_of(rule, torch.arange(first, first + SAMPLE) + offset, senders)
