@@ -1,7 +1,7 @@
-"""What must not change unnoticed, such as defaults and drawn data, in tests/recorded/NAME.txt.
+"""First losses, first outputs, launches and figures that must not change unnoticed, in tests/recorded/NAME.txt.
 
-Where a change is meant, RECORD=1 writes the file anew: RECORD=1 pytest tests/apps/test_defaults.py. The difference then
-shows in the commit.
+Where a change is meant, RECORD=1 writes the file anew (RECORD=1 pytest tests/apps/test_first_step.py); the difference
+then shows in the commit.
 """
 
 import dataclasses

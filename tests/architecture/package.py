@@ -7,7 +7,6 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "edgewise"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 FLOORS = {
     "errors": 0,

@@ -98,3 +98,9 @@ def test_a_recipe_fits_the_tables(name: str) -> None:
     assert config.graph.name in {"given", *PATTERNS}
     assert set(recipe.system) <= {row.id for row in SYSTEMS}
     assert recipe.description
+
+
+@pytest.mark.parametrize("row", SYSTEMS, ids=lambda row: f"{row.id} {row.name}")
+def test_a_system_has_its_file_and_its_recipe(row: Any) -> None:
+    assert (PACKAGE / row.file).is_file()
+    assert row.recipe in recipes.names()

@@ -14,12 +14,9 @@ from edgewise import Graph, causal, complete, plan
 from edgewise.errors import ConfigError
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Cost, Probe, random_graph
-from edgewise.kernels.backends.cpu import native
-from edgewise.kernels.backends.cuda import triton
 from edgewise.kernels.backends.torch import dense, segment
 from edgewise.kernels.choose import machines, measure
 from pretend import Card
-from recorded import check_recorded, shown
 
 
 @pytest.fixture
@@ -183,21 +180,6 @@ def test_speeds_are_what_is_done_over_the_time_it_takes(seconds, monkeypatch):
         assert found.bandwidth * seconds == 2 * 4 * 2**24  # read and written
         assert (found.gather * seconds, found.gather_fresh * seconds) == (512 * 20_000, 512 * 200_000)
         assert found.launch == seconds / 100 * measure.BARE
-        rest = {name: shown(value) for name, value in asdict(found).items()}
-        check_recorded(f"measured/{seconds:g}-{dtype.itemsize}", (f"{name} {value}" for name, value in rest.items()))
-
-
-def test_probes_are_those_on_record(monkeypatch):
-    for backend in (native, triton):
-        monkeypatch.setattr(backend, "random_graph", lambda nodes, edges, device: f"{nodes} nodes, {edges} edges")
-    probes = [(name, probe) for name, backend in BACKENDS.items() for probe in backend.probes]
-    cpu = torch.device("cpu")
-    lines = []
-    for name, probe in probes:
-        graph = probe.graph(cpu)
-        size = graph if isinstance(graph, str) else f"{graph.num_receivers} nodes, {graph.num_edges} edges"
-        lines.append(f"{name} {probe.device} {probe.speed} {probe.heads} x {probe.channels} on {size}")
-    check_recorded("probes", lines)
 
 
 def test_a_call_that_waits_for_its_launch_is_timed_a_hundred_times_over(monkeypatch):
