@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from edgewise import Dot, Graph, attend, draw_attention, explain, export, fidelity, record, sample_neighbors
+from edgewise.data import build_store
 from edgewise.errors import EdgewiseError
 from edgewise.graphs import (
     alike,
-    build_store,
     clusters,
     cut_links,
     edges_between,

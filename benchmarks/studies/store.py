@@ -31,7 +31,8 @@ from torch import Tensor
 
 from benchmarks.contenders.sparse import numba_sampling
 from benchmarks.inputs import Sampling
-from edgewise.graphs import Graph, Sample, Store, StoredRows, build_store, sample_neighbors
+from edgewise.data import build_store
+from edgewise.graphs import Graph, Sample, Store, StoredRows, sample_neighbors
 from edgewise.graphs.make import sampling
 from edgewise.graphs.store import rows as caches
 from edgewise.graphs.store.layout import Manifest, Stored, Writer, check_store

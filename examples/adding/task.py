@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from edgewise.data.splits import Splits
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 

@@ -15,10 +15,10 @@ import torch
 from safetensors.torch import save
 
 from edgewise.configuration import read_yaml
-from edgewise.graphs import build_store
+from edgewise.data import build_store
+from edgewise.data.reading import pieces, read_table
 from edgewise.graphs.store.layout import check_store
 from edgewise.models.hub.folder import from_hugging_face
-from edgewise.tables.reading import pieces, read_table
 from edgewise.tasks.graphs.molecules import molecule
 from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags

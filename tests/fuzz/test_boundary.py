@@ -13,8 +13,8 @@ from edgewise.files import MAX_JSON, check_header, read_bytes, read_json, readin
 from fuzz import harnesses
 
 PACKAGE = Path(edgewise.__file__).parent
-FOLDERS = ("tasks", "tables", "graphs/store", "models/hub", "configuration")
-OUR_OWN = {"tables/pages.py", "tasks/graphs/matlab.py"}  # parsers themselves, called within the boundary
+FOLDERS = ("tasks", "data", "graphs/store", "models/hub", "configuration")
+OUR_OWN = {"data/pages.py", "tasks/graphs/matlab.py"}  # parsers themselves, called within the boundary
 PARSERS = re.compile(
     r"json\.loads?|yaml\.load|csv\.(reader|DictReader)|np\.(load|loadtxt|genfromtxt)|np\.lib\.format\.(open_memmap|read_\w+)"
     r"|ZipFile|Image\.open|loadmat|pq\.\w+|safetensors\.torch\.load(_file)?|load_file|safe_open|openslide\.OpenSlide"
@@ -83,12 +83,12 @@ def test_every_module_with_a_boundary_has_a_harness() -> None:
         "edgewise.models.hub.download": "test_download",
         "edgewise.models.hub.pretrained": "from_hugging_face",
         "edgewise.tasks.core.cache": "test_cache",
-        "edgewise.graphs.store.sources": "build_store",
+        "edgewise.data.sources": "build_store",
         "edgewise.tasks.nodes.classification": "node_folder",
         "edgewise.tasks.nodes.own.arrays": "node_folder",
-        "edgewise.tables.dialect": "read_table",
-        "edgewise.tables.lines": "read_table",
-        "edgewise.tables.parquet": "read_table",
+        "edgewise.data.dialect": "read_table",
+        "edgewise.data.lines": "read_table",
+        "edgewise.data.parquet": "read_table",
     }
     assert [name for name in modules if name not in text and name not in reached_by] == []
 

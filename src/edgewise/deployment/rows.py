@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from edgewise.data.dialect import BEGINNING, dialect_of, encoding_of
+from edgewise.data.lines import lines_of, reader_of, refuse_swallowing
+from edgewise.data.reading import find_table, find_tables, is_table, pieces
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
-from edgewise.tables.dialect import BEGINNING, dialect_of, encoding_of
-from edgewise.tables.lines import lines_of, reader_of, refuse_swallowing
-from edgewise.tables.reading import find_table, find_tables, is_table, pieces
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")

@@ -40,7 +40,6 @@ from edgewise.graphs.patterns.plane import disc as disc
 from edgewise.graphs.patterns.plane import grid as grid
 from edgewise.graphs.patterns.plane import squares as squares
 from edgewise.graphs.rule import Rule as Rule
-from edgewise.graphs.store.building import build_store as build_store
 from edgewise.graphs.store.opening import Store as Store
 from edgewise.graphs.store.rows import StoredRows as StoredRows
 

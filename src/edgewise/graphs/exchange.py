@@ -65,7 +65,8 @@ class Exchange(Adjacency):
         Edge cases  a pickled graph holds the store's path alone
 
         >>> import tempfile
-        >>> from edgewise.graphs import Graph, build_store
+        >>> from edgewise.data import build_store
+        >>> from edgewise.graphs import Graph
         >>> store = Path(tempfile.mkdtemp()) / "ring"
         >>> manifest = build_store(store, [([0, 1, 2], [1, 2, 0], None)])
         >>> Graph.open(store)

@@ -6,8 +6,8 @@ A line below is a public name's one entry: `TASKS` holds the functions, which ma
 from collections.abc import Callable
 from types import FunctionType
 
+from edgewise.data.splits import Split as Split
 from edgewise.tasks.core.batch import Batch as Batch
-from edgewise.tasks.core.splits import Split as Split
 from edgewise.tasks.core.task import Pattern as Pattern
 from edgewise.tasks.core.task import PatternChoice as PatternChoice
 from edgewise.tasks.core.task import Task as Task

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
+from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError, counted
 from edgewise.files import path_of
 from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Parts, Task, figure
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted

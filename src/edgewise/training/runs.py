@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
+from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.graphs.checks import shown
@@ -21,7 +22,6 @@ from edgewise.models.capabilities import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task, figure
 from edgewise.tasks.own.record import DATA, listed
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest

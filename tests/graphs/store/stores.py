@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from edgewise import Graph
-from edgewise.graphs import build_store
+from edgewise.data import build_store
 from edgewise.graphs.store.layout import MANIFEST, Manifest, Writer
 
 NODES, EDGES = 500, 3000

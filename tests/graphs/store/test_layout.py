@@ -132,7 +132,7 @@ def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
 
 
 def test_a_store_without_edges(tmp_path: Path) -> None:
-    from edgewise.graphs import build_store
+    from edgewise.data import build_store
 
     build_store(tmp_path / "store", [], 4)
     graph = Graph.open(tmp_path / "store")

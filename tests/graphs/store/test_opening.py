@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from edgewise import Graph, aggregate
+from edgewise.data import build_store
 from edgewise.errors import DataError, GraphError
-from edgewise.graphs import Store, build_store
+from edgewise.graphs import Store
 from edgewise.graphs.make.links import edges_between
 from graphs.store.stores import NODES, edge_list, in_memory, labelled
 

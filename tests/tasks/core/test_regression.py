@@ -5,12 +5,12 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from edgewise.data.splits import Splits
 from edgewise.errors import DataError
 from edgewise.graphs import complete
 from edgewise.tasks import GraphRegression, Graphs, NodeRegression, Nodes
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.regression import Regression, scale_of
-from edgewise.tasks.core.splits import Splits
 
 VALUES = torch.tensor([2.0, 8.0])
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from edgewise import Graph
+from edgewise.data.splits import shuffled
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules, ranked, standardised
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings, load_run, train
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy.io import savemat
 
+from edgewise.data.splits import dealt
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete, window
 from edgewise.models import Features, Transformer, TransformerSettings
 from edgewise.tasks import BagClassification, Bags, musk
-from edgewise.tasks.core.splits import dealt
 from edgewise.tasks.graphs.musk import read_bags
 
 SIZES = [2, 1, 3, 2, 4, 1, 2, 2, 3, 1, 2, 5]

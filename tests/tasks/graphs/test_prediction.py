@@ -8,13 +8,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from edgewise.data.splits import SPLITS
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice, skip_links
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import SPLITS
 from edgewise.training import evaluate
 
 SIZES = [3, 1, 4, 2, 5, 3]

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from edgewise.apps.command.main import main
+from edgewise.data import build_store
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, build_store, edges_between, links_of
+from edgewise.graphs import Graph, edges_between, links_of
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import link_store
 from edgewise.tasks.core.task import Parts

@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional
 
 from edgewise import fit
+from edgewise.data.splits import SPLITS
 from edgewise.errors import ConfigError, DataError, GraphError
 from edgewise.graphs import Graph, causal, complete, window
 from edgewise.layers import GCN
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import NodeClassification, NodeRegression, Nodes, PatternChoice, karate
-from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.nodes.classification import AROUND, WHOLE
 
 EVERYONE = PatternChoice("complete")

@@ -8,8 +8,9 @@ import torch
 
 from edgewise import native, training
 from edgewise.apps import options, recipes
+from edgewise.data import build_store
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, Neighborhood, Store, build_store
+from edgewise.graphs import Graph, Neighborhood, Store
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import SampledNodes, node_store, planted
 from edgewise.tasks.nodes.classification import Nodes

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from edgewise.data.reading import File
+from edgewise.data.table import Table
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings
-from edgewise.tables.reading import File
-from edgewise.tables.table import Table
 from edgewise.tasks import node_folder
 from edgewise.tasks.nodes.own.tables import Reading, read_tables
 

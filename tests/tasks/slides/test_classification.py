@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.data.splits import by_class
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
-from edgewise.tasks.core.splits import by_class
 from edgewise.tasks.slides import classification as module
 from edgewise.tasks.slides.classification import Slides, auc, read_folder, read_slides
 from edgewise.tasks.slides.reader import Tiling

@@ -17,10 +17,10 @@ from tqdm import tqdm
 from edgewise import deployment, training
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
+from edgewise.data.reading import ENDINGS
 from edgewise.deployment.runs import place_of
 from edgewise.errors import DataError, counted
 from edgewise.files import folder_name, write_file
-from edgewise.tables.reading import ENDINGS
 from edgewise.tasks import Split
 from edgewise.tasks.core.drawing import Output
 from edgewise.tasks.core.task import Sampling

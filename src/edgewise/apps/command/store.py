@@ -43,7 +43,7 @@ def store(args: argparse.Namespace) -> dict[str, Any]:
     """Carry out `store build`, `store info` or `store check`."""
     import torch
 
-    from edgewise.graphs.store.building import build_store
+    from edgewise.data.building import build_store
     from edgewise.graphs.store.layout import Manifest, check_store
 
     if args.what == "build":

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from edgewise.apps.explorer.choices import Shape, choices, predictions
 from edgewise.apps.explorer.weights import Plain, pack, read
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
 
 MOST_NODES = 2000  # of one example; of a larger graph a neighbourhood is shown

@@ -20,7 +20,7 @@ class Store:
 
     Example
         >>> import tempfile
-        >>> from edgewise.graphs import build_store
+        >>> from edgewise.data import build_store
         >>> place = Path(tempfile.mkdtemp()) / "pair"
         >>> manifest = build_store(place, [([0, 1], [1, 0], [[0.5], [1.5]])])
         >>> Store.open(place).e.rows(0, 2).tolist()

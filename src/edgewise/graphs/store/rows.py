@@ -29,7 +29,8 @@ class StoredRows:
     Example
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from edgewise.graphs import Store, build_store
+        >>> from edgewise.data import build_store
+        >>> from edgewise.graphs import Store
         >>> place = Path(tempfile.mkdtemp()) / "three"
         >>> manifest = build_store(place, [], [{"x": torch.tensor([[1.0], [2.0], [3.0]])}])
         >>> rows = StoredRows(Store.open(place).x, cache=1000)

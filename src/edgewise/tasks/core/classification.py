@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.layers import probabilities
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
 from edgewise.tasks.core.quality import Quality
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task
 
 

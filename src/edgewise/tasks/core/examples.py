@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task, given
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import DataError
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.quality import worst
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, Task
 

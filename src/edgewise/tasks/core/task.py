@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, known, known_options
+from edgewise.data.splits import Split, sizes
 from edgewise.errors import ConfigError, DataError, GraphError, a_kind
 from edgewise.graphs import PATTERNS, Graph, is_causal
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Signature, TokenPairs
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
-from edgewise.tasks.core.splits import Split, sizes
 from edgewise.tasks.core.subject import Subject, captured, only_row
 
 T = TypeVar("T")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import cut
 from edgewise.errors import ConfigError
 from edgewise.graphs.make.neighbors import k_nearest
-from edgewise.tasks.core.splits import cut
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
 Draw = Callable[[int, torch.Generator], Tensor]  # n points on the surface, [n, 3]

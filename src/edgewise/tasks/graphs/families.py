@@ -5,10 +5,10 @@ from typing import Protocol
 import torch
 
 from edgewise.configuration import chosen
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, grid, links_of
 from edgewise.graphs.comparison import isomorphism_classes, undirected
-from edgewise.tasks.core.splits import Split
 
 
 class Family(Protocol):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph, causal, comparison, links_of
 from edgewise.graphs.derived import cached
@@ -18,7 +19,6 @@ from edgewise.models.text.generation import generate
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Networks, Output, Section, TextTable
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named

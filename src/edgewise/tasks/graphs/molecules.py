@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgewise.data import reading as tables
+from edgewise.data.splits import shuffled
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import reading
 from edgewise.graphs import Graph
-from edgewise.tables import reading as tables
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
-from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.subject import HALVES, Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import FOLDS, Splits, dealt
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.splits import FOLDS, Splits, dealt
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.matlab import read_matlab
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import Split, check_apart, check_listed, check_splits, numbers_in
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -17,7 +18,6 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.splits import Split, check_apart, check_listed, check_splits, numbers_in
 from edgewise.tasks.core.task import Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern, Task, given
 from edgewise.tasks.graphs.families import draw_splits, family_named

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from edgewise.data.splits import shuffled
 from edgewise.errors import ConfigError
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import DisjointBatch
 from edgewise.tasks.core.source import local_folder
-from edgewise.tasks.core.splits import shuffled
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member

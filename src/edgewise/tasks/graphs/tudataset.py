@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import Splits, held_out
+from edgewise.data.table import EXACT, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading
 from edgewise.graphs import Graph
-from edgewise.tables.table import EXACT, numbers_of
 from edgewise.tasks.core.source import local_folder
-from edgewise.tasks.core.splits import Splits, held_out
 from edgewise.tasks.graphs.prediction import GraphClassification, GraphRegression, Graphs
 
 MAX_BYTES = 1 << 27

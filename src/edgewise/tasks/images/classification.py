@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import PATTERNS, Graph
@@ -21,7 +22,6 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import OfFeatures, Subject
 from edgewise.tasks.core.task import EXAMPLE, Alone, Pattern
 

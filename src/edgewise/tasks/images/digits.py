@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 import torch
 
+from edgewise.data.splits import cut
 from edgewise.tasks.core.classification import Objective
-from edgewise.tasks.core.splits import cut
 from edgewise.tasks.core.task import check_range
 from edgewise.tasks.images.classification import ImageClassification, Images
 

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.encoding import Encoding, to_plain
+from edgewise.data.lines import Problems
+from edgewise.data.splits import SPLITS, Split, Splits
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
 from edgewise.graphs.derived import cached
-from edgewise.tables.encoding import Encoding, to_plain
-from edgewise.tables.lines import Problems
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import SPLITS, Split, Splits
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
 from edgewise.tasks.images.pictures import ENDINGS, Colour, Pixels, read_picture

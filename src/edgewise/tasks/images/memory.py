@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Pictures, Section
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern, Task, check_range
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits

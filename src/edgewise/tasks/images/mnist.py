@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from edgewise.data.splits import fixed
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
-from edgewise.tasks.core.splits import fixed
 from edgewise.tasks.images.classification import ImageClassification, Images
 from edgewise.tasks.images.idx import read_idx
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import counted
 from edgewise.graphs import Graph, complete
 from edgewise.models.capabilities import Latent, latent_model
@@ -18,7 +19,6 @@ from edgewise.models.vision.vae import kl_from_normal
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Output, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import EXAMPLE, Pattern, Sampling
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits

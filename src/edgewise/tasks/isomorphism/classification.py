@@ -5,8 +5,8 @@ from typing import Annotated
 import torch
 
 from edgewise.configuration import OneOf, chosen
+from edgewise.data.splits import cut
 from edgewise.errors import ConfigError
-from edgewise.tasks.core.splits import cut
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.isomorphism.families import FAMILIES, SKIPS, Family
 

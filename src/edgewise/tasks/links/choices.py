@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.features import dates_of
+from edgewise.data.reading import File
+from edgewise.data.splits import Split
+from edgewise.data.table import Called, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.tables.features import dates_of
-from edgewise.tables.reading import File
-from edgewise.tables.table import Called, numbers_of
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.links.recommendation import Choices, Recommendation, latest
 
 NAMES = {

@@ -5,11 +5,11 @@ from typing import Literal
 
 import torch
 
+from edgewise.data.splits import SPLITS, by_time
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
-from edgewise.tasks.core.splits import SPLITS, by_time
 from edgewise.tasks.links.kept import read_cut, write_cut
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.nodes.own.data import fit_to, inputs_of, read_folder, strange_levels, width_of

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from edgewise.configuration import OneOf
+from edgewise.data.splits import SPLITS, Split, cut
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
-from edgewise.tasks.core.splits import SPLITS, Split, cut
 from edgewise.tasks.links.knowledge import DECODERS, Facts, KnowledgeGraph
 
 Fact = tuple[str, str, str]

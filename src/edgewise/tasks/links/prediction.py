@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import SPLITS, Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, Neighborhood, Sample, complete, sample_neighbors
 from edgewise.graphs.derived import cached
@@ -15,7 +16,6 @@ from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of, moved
-from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Parts, Pattern, Task, given
 from edgewise.tasks.nodes.citation import citation

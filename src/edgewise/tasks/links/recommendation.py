@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import SPLITS, Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -17,7 +18,6 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
-from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern, Task, given
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import (
     Graph,
@@ -25,7 +26,6 @@ from edgewise.graphs import (
 from edgewise.graphs.forms import compact_edges, senders_of
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, check_range, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product

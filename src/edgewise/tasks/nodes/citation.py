@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from scipy.sparse import diags
 
+from edgewise.data.splits import SPLITS, Splits
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 from edgewise.tasks.nodes.planetoid import PARTS, read_planetoid
 from edgewise.tasks.nodes.sampled import SampledNodes

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import Split, check_apart, check_listed, check_splits
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
@@ -22,7 +23,6 @@ from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import Split, check_apart, check_listed, check_splits
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 

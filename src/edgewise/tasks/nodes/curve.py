@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import fixed
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.splits import fixed
 from edgewise.tasks.core.task import Pattern
 
 END, VALID, TEST = 3.0, 50, 200

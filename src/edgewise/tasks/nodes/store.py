@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import SPLITS, Split, Splits, shuffled
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Neighborhood, Store, StoredRows
 from edgewise.layers.plain.linear import SparseFeatures
@@ -14,7 +15,6 @@ from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section
-from edgewise.tasks.core.splits import SPLITS, Split, Splits, shuffled
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.nodes.classification import Nodes

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.ends import ENDS, ends_called
+from edgewise.data.features import Array, Column, Kind, read_columns
+from edgewise.data.lines import Problems
+from edgewise.data.reading import File
+from edgewise.data.table import SHOWN, Table
 from edgewise.errors import DataError
 from edgewise.files import spelt
 from edgewise.graphs import Graph
-from edgewise.tables.ends import ENDS, ends_called
-from edgewise.tables.features import Array, Column, Kind, read_columns
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import File
-from edgewise.tables.table import SHOWN, Table
 
 RELATION = "relation"  # the feature that says which of several files an edge is from
 

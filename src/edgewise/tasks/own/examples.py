@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
+from edgewise.data.splits import SPLITS
 from edgewise.errors import DataError
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
-from edgewise.tasks.core.splits import SPLITS
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from edgewise.data.splits import Splits
+from edgewise.data.table import LARGEST, UNKNOWN, numbers_of
 from edgewise.errors import DataError
-from edgewise.tables.table import LARGEST, UNKNOWN, numbers_of
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.own import record
 from edgewise.tasks.own.record import Examples, Fitted
 from edgewise.tasks.own.target import Target, Wanted, target_of

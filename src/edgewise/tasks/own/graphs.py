@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 import torch
 
+from edgewise.data.encoding import features, fit, width
+from edgewise.data.features import Array, Column, in_lines
+from edgewise.data.reading import File, find_table, find_tables, unread
+from edgewise.data.splits import Splits
 from edgewise.errors import DataError
 from edgewise.files import check_folder, folder_name
-from edgewise.tables.encoding import features, fit, width
-from edgewise.tables.features import Array, Column, in_lines
-from edgewise.tables.reading import File, find_table, find_tables, unread
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.own import record
 from edgewise.tasks.own.edges import found_ends, strangers

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.features import Array, Column, Kind, in_lines, read_columns
+from edgewise.data.lines import Problems
+from edgewise.data.reading import File
+from edgewise.data.table import Called, Table
 from edgewise.errors import DataError, counted
 from edgewise.graphs import Graph
-from edgewise.tables.features import Array, Column, Kind, in_lines, read_columns
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import File
-from edgewise.tables.table import Called, Table
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, with_features
 
 NODES = ("node", "id", "node_id", "nodeid", "name")  # the columns that name the rows of an example

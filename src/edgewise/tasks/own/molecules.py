@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.lines import Problems
+from edgewise.data.splits import Splits
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
-from edgewise.tables.lines import Problems
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.encoding import Encoding, features, fit
+from edgewise.data.features import Array, Column, Kind, read_columns
+from edgewise.data.lines import Problems
+from edgewise.data.reading import ENDINGS, File, find_table, is_table, unread
+from edgewise.data.splits import Splits
+from edgewise.data.table import SHOWN, Called
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
 from edgewise.graphs import k_nearest
-from edgewise.tables.encoding import Encoding, features, fit
-from edgewise.tables.features import Array, Column, Kind, read_columns
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import ENDINGS, File, find_table, is_table, unread
-from edgewise.tables.table import SHOWN, Called
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own import record

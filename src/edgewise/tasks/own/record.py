@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.encoding import Encoding, from_plain, to_plain
+from edgewise.data.features import Column
+from edgewise.data.features import Kind as ColumnKind
+from edgewise.data.lines import lines_of
+from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
-from edgewise.tables.encoding import Encoding, from_plain, to_plain
-from edgewise.tables.features import Column
-from edgewise.tables.features import Kind as ColumnKind
-from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.regression import scale_of
-from edgewise.tasks.core.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.tasks.own.target import Labels, Target
 
 SPLIT, DATA = "split.csv", "data.json"

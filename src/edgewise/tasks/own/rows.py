@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from edgewise.data.lines import Problems
+from edgewise.data.reading import ENDINGS, File, is_table
+from edgewise.data.splits import Splits, named
+from edgewise.data.table import Called, Table, numbers_of
 from edgewise.errors import DataError, counted
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import ENDINGS, File, is_table
-from edgewise.tables.table import Called, Table, numbers_of
-from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.own.edges import strangers
 from edgewise.tasks.own.record import numbers
 

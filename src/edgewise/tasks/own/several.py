@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.quality import Quality, worst
 from edgewise.tasks.core.regression import of_value
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.tasks.own.target import Labels, Target

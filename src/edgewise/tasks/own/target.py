@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.dialect import CODE
+from edgewise.data.table import LARGEST, UNKNOWN, numbers_of
 from edgewise.errors import DataError
-from edgewise.tables.dialect import CODE
-from edgewise.tables.table import LARGEST, UNKNOWN, numbers_of
 
 MAX_CLASSES = 20  # whole numbers, or texts that hardly repeat: more may be something else, such as a quantity
 WHOLE = re.compile(r"\+?(-?\d+)(\.0*)?", re.ASCII)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.lines import Problems
+from edgewise.data.splits import Splits
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
-from edgewise.tables.lines import Problems
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member

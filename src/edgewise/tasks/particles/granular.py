@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from edgewise.data.splits import Splits
 from edgewise.errors import ConfigError, DataError, installing
 from edgewise.tasks.core.cache import Tensors, cached
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.core.task import check_range
 from edgewise.tasks.particles.rollout import Scene
 from edgewise.tasks.particles.simulation import LONGEST, Simulation

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import chosen
+from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
@@ -21,7 +22,6 @@ from edgewise.tasks.core.cache import Tensors
 from edgewise.tasks.core.cache import cached as stored
 from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.splits import Split, fixed
 from edgewise.tasks.core.subject import Subject, captured, on_graph
 from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.splits import Split, fixed
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Pattern, check_range
 

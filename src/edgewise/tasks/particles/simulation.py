@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
@@ -15,7 +16,6 @@ from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.particles.rollout import Rollout, Scene

@@ -12,15 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from edgewise.data.lines import lines_of
+from edgewise.data.splits import SPLITS, Split, by_class, cut, named
 from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
-from edgewise.tables.lines import lines_of
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section
-from edgewise.tasks.core.splits import SPLITS, Split, by_class, cut, named
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, Task, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs

@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import SPLITS, Split, Splits, ascending, by_class
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.core.splits import SPLITS, Split, Splits, ascending, by_class
 from edgewise.tasks.text.language import SHAKESPEARE, read_text
 from edgewise.tasks.text.tokenization import HOLE
 from edgewise.tasks.text.translation import multi30k_files, read_language

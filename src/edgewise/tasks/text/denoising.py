@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Generator, nn
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.noise import delete_tokens, infill, permute_sentences, permute_tokens
 from edgewise.tasks.text.tokenization import HOLE, Level, Tokenizer, with_masks

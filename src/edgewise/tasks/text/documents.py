@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import SPLITS, Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.drawing import Coloured, Content
-from edgewise.tasks.core.splits import SPLITS, Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member

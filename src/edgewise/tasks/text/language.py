@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import UTF16, decode, read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
@@ -25,7 +26,6 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, Sampling, without_future
 from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer

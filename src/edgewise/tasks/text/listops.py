@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Coloured, Content
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 

@@ -11,13 +11,13 @@ from typing import Any, Self, cast
 import torch
 from torch import Generator, Tensor, nn
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.text.noise import mask_tokens

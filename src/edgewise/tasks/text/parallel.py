@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from edgewise.data.dialect import encoding_of
+from edgewise.data.lines import lines_of
+from edgewise.data.reading import is_table
+from edgewise.data.splits import SPLITS, Splits
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
-from edgewise.tables.dialect import encoding_of
-from edgewise.tables.lines import lines_of
-from edgewise.tables.reading import is_table
-from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.own import record
 from edgewise.tasks.own.fitting import names_in, settle
 from edgewise.tasks.own.record import Fitted

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
@@ -19,7 +20,6 @@ from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification, cross_entropy
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
-from edgewise.tasks.core.splits import Split
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from edgewise.data.splits import ascending, cut
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
-from edgewise.tasks.core.splits import ascending, cut
 from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 KINDS = ("author", "paper", "venue")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewise.tables.reading import unread
+from edgewise.data.reading import unread
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.record import name
 

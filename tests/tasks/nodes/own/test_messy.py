@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from edgewise.data.features import Column
 from edgewise.errors import DataError
-from edgewise.tables.features import Column
 from edgewise.tasks import node_folder
 from edgewise.tasks.nodes.own.folder import OwnNodes
 from edgewise.tasks.own.record import name as name_of

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.data.dialect import dialect_of
+from edgewise.data.table import Table
 from edgewise.errors import DataError
-from edgewise.tables.dialect import dialect_of
-from edgewise.tables.table import Table
 from edgewise.tasks import NodeRegression, node_folder
 from edgewise.tasks.nodes.own.tables import Reading, read_tables
 from edgewise.tasks.own.groups import read_members
@@ -117,7 +117,7 @@ def test_names_of_columns_are_compared_with_as_many_others_as_are_alike(tmp_path
         dialect = dialect_of(content, whole, ending)
         return replace(dialect, names=tuple(map(Counted, dialect.names)))
 
-    monkeypatch.setattr("edgewise.tables.reading.dialect_of", counting)
+    monkeypatch.setattr("edgewise.data.reading.dialect_of", counting)
     nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
     nodes.write_text(f"graph,id,label,{','.join(f'g{n}' for n in range(1000))}\n" + f"a,1,u,{'1,' * 999}1\n")
     edges.write_text("source,target\n1,1\n")

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.features import Array, Column
+from edgewise.data.reading import unread
+from edgewise.data.splits import SPLITS, check_apart
+from edgewise.data.table import LARGEST, wrong
 from edgewise.errors import DataError, GraphError
 from edgewise.files import reading
 from edgewise.graphs import Graph
-from edgewise.tables.features import Array, Column
-from edgewise.tables.reading import unread
-from edgewise.tables.table import LARGEST, wrong
-from edgewise.tasks.core.splits import SPLITS, check_apart
 from edgewise.tasks.nodes.classification import read_arrays
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.nodes.own.tables import Reading

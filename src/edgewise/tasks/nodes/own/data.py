@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.encoding import Encoding, features, fit, width
+from edgewise.data.features import Array, Column
+from edgewise.data.reading import find_table, find_tables
+from edgewise.data.splits import Splits
 from edgewise.errors import DataError
 from edgewise.files import check_folder
 from edgewise.graphs import Graph
-from edgewise.tables.encoding import Encoding, features, fit, width
-from edgewise.tables.features import Array, Column
-from edgewise.tables.reading import find_table, find_tables
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import Nodes
 from edgewise.tasks.nodes.own.arrays import read_npz
 from edgewise.tasks.nodes.own.given import Given

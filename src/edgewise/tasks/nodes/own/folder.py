@@ -6,8 +6,8 @@ from typing import Literal
 
 import torch
 
+from edgewise.data.splits import Splits
 from edgewise.files import folder_name
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.classification import NodeClassification
 from edgewise.tasks.nodes.own.data import fit_to, graph_of, read_folder, strange_levels, width_of
 from edgewise.tasks.nodes.own.known import OwnNodes, OwnSeveral, OwnValues

@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from edgewise.tables.features import Array, Column
-from edgewise.tasks.core.splits import Splits
+from edgewise.data.features import Array, Column
+from edgewise.data.splits import Splits
 from edgewise.tasks.own.record import numbers
 from edgewise.tasks.own.target import Labels
 

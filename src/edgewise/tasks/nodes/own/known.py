@@ -10,10 +10,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from edgewise.data.splits import SPLITS, Splits
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.splits import SPLITS, Splits
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.nodes.own.arrays import read_npz

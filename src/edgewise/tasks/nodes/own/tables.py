@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 
+from edgewise.data.ends import NODES
+from edgewise.data.features import Array, Kind, in_lines, read_columns
+from edgewise.data.lines import Problems
+from edgewise.data.reading import File, unread
+from edgewise.data.splits import Splits, named
+from edgewise.data.table import EXACT, Called, Table
 from edgewise.errors import DataError, counted
-from edgewise.tables.ends import NODES
-from edgewise.tables.features import Array, Kind, in_lines, read_columns
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import File, unread
-from edgewise.tables.table import EXACT, Called, Table
-from edgewise.tasks.core.splits import Splits, named
 from edgewise.tasks.nodes.own.given import DEGREE, Given
 from edgewise.tasks.own.edges import EdgeFile, columns_of, ends_of, found_ends, strangers
 from edgewise.tasks.own.record import Fitted

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.features import Array, Column
+from edgewise.data.splits import Splits
 from edgewise.errors import DataError
-from edgewise.tables.features import Array, Column
-from edgewise.tasks.core.splits import Splits
 from edgewise.tasks.nodes.own.given import Given
 from edgewise.tasks.own.record import listed, name
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.data.ends import ENDS, ends_called
 from edgewise.errors import DataError
-from edgewise.tables.ends import ENDS, ends_called
 
 PATH = Path("edges.csv")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Literal
 
+from edgewise.data.table import LARGEST, MISSING, numbers_of
 from edgewise.errors import DataError
 from edgewise.files import reading
-from edgewise.tables.table import LARGEST, MISSING, numbers_of
 
 SEPARATORS = (",", ";", "\t", "|")
 BEGINNING = 1 << 23  # bytes of a file of any length: some lines, however long they may be

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.sources import STORED_FEATURES, NodeColumns, edges_of
 from edgewise.errors import DataError, GraphError
 from edgewise.files import flush, path_of
 from edgewise.graphs.checks import index_tensor, shown, whole_number
 from edgewise.graphs.store.layout import MANIFEST, MAX_NODES, Array, Manifest, Stored, Writer, writing_store
 from edgewise.graphs.store.sorting import LOW, EdgeSorter
-from edgewise.graphs.store.sources import STORED_FEATURES, NodeColumns, edges_of
 
 LEAST_MEMORY = 64 << 20  # bytes
 SHARE = 0.5  # of the memory, that the sort takes: Python, PyTorch and the readers take some, too

@@ -7,9 +7,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from edgewise.data import table
+from edgewise.data.reading import File, names_in, pieces, read_table
 from edgewise.errors import DataError, EdgewiseError, installing
-from edgewise.tables import table
-from edgewise.tables.reading import File, names_in, pieces, read_table
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

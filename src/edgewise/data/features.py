@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from edgewise.data.dialect import CODE
+from edgewise.data.reading import File
+from edgewise.data.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of, row_name, wrong
 from edgewise.errors import DataError
-from edgewise.tables.dialect import CODE
-from edgewise.tables.reading import File
-from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, numbers_of, row_name, wrong
 
 TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
 BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}

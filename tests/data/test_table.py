@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewise.data.reading import read_table
+from edgewise.data.table import Called, Table, numbers_of
 from edgewise.errors import DataError
-from edgewise.tables.reading import read_table
-from edgewise.tables.table import Called, Table, numbers_of
 
 
 def test_a_csv_file(tmp_path):

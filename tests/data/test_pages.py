@@ -5,9 +5,9 @@ import io
 import numpy as np
 import pytest
 
+from edgewise.data import pages
+from edgewise.data.pages import check_pages
 from edgewise.errors import DataError
-from edgewise.tables import pages
-from edgewise.tables.pages import check_pages
 from fuzz.harnesses import CORPUS
 
 pa = pytest.importorskip("pyarrow")

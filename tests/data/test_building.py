@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from edgewise import Graph
+from edgewise.data import build_store
 from edgewise.errors import DataError
-from edgewise.graphs import Store, build_store
+from edgewise.graphs import Store
 from edgewise.graphs.store import sorting
 from edgewise.graphs.store.layout import check_store
 from graphs.store.stores import EDGES, NODES, edge_list, in_memory
@@ -29,7 +30,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(folder, 0, width)
 
     monkeypatch.setattr(sorting, "LEAST", 400)
-    monkeypatch.setattr("edgewise.graphs.store.building.EdgeSorter", Small)
+    monkeypatch.setattr("edgewise.data.building.EdgeSorter", Small)
 
 
 def written(folder: Path, kind: str) -> list[Path]:
@@ -254,7 +255,7 @@ def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytes
 
 KILLED = """
 import sys, numpy as np
-from edgewise.graphs import build_store
+from edgewise.data import build_store
 def edges():
     for number in range(40):
         yield np.arange(20000) % 997, np.arange(20000) * 31 % 1000, None

@@ -2,8 +2,8 @@
 
 import pytest
 
+from edgewise.data.reading import File, find_table, find_tables, names_in, pieces
 from edgewise.errors import DataError
-from edgewise.tables.reading import File, find_table, find_tables, names_in, pieces
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -7,9 +7,9 @@ from typing import Any, Self, get_args
 
 import numpy as np
 
+from edgewise.data.features import Array, Column, Kind
+from edgewise.data.table import LARGEST
 from edgewise.errors import DataError
-from edgewise.tables.features import Array, Column, Kind
-from edgewise.tables.table import LARGEST
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.data.splits import SPLITS, by_class, by_time, cut, dealt, fixed, held_out, named, shuffled, sizes
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.splits import SPLITS, by_class, by_time, cut, dealt, fixed, held_out, named, shuffled, sizes
 
 LABELS = torch.arange(101) % 3
 

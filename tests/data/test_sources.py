@@ -7,10 +7,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from edgewise.data import build_store
+from edgewise.data.reading import pieces
+from edgewise.data.sources import Names, arrays_of, edges_of
 from edgewise.errors import DataError
-from edgewise.graphs import Store, build_store
-from edgewise.graphs.store.sources import Names, arrays_of, edges_of
-from edgewise.tables.reading import pieces
+from edgewise.graphs import Store
 
 
 def test_names_are_found_and_strangers_named(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from edgewise.data.table import Called
 from edgewise.errors import DataError
-from edgewise.tables.table import Called
 
 NODES = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 ENDS = (  # what the ends of an edge are called, the sender first

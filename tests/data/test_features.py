@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewise.data.features import LISTED, Column, in_lines, read_columns
+from edgewise.data.reading import File
+from edgewise.data.table import SHOWN
 from edgewise.errors import DataError
-from edgewise.tables.features import LISTED, Column, in_lines, read_columns
-from edgewise.tables.reading import File
-from edgewise.tables.table import SHOWN
 
 
 def write(folder: Path, text: str) -> Path:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgewise.data.encoding import features, fit, from_plain, to_plain
+from edgewise.data.features import Column, read_columns
+from edgewise.data.reading import File
 from edgewise.errors import DataError
-from edgewise.tables.encoding import features, fit, from_plain, to_plain
-from edgewise.tables.features import Column, read_columns
-from edgewise.tables.reading import File
 
 TRAIN = "a,b,c,d\n1,5,x,yes\n3,5,y,no\n,5,x,\n9,5,y,yes\n"
 

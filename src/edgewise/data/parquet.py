@@ -9,10 +9,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from edgewise.data.pages import check_pages
+from edgewise.data.table import EXACT, Table, check_names, check_size
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import reading
-from edgewise.tables.pages import check_pages
-from edgewise.tables.table import EXACT, Table, check_names, check_size
 
 DIGITS = 15  # of a decimal number: float64 keeps apart any two
 INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name

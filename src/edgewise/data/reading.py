@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from edgewise.data.dialect import BEGINNING, Dialect, dialect_of
+from edgewise.data.lines import PIECE, pieces_of_csv, read_csv
+from edgewise.data.parquet import names_in_parquet, names_of_parquet, pieces_of_parquet, read_parquet
+from edgewise.data.table import Table, check_names
 from edgewise.errors import DataError
 from edgewise.files import read_bytes
-from edgewise.tables.dialect import BEGINNING, Dialect, dialect_of
-from edgewise.tables.lines import PIECE, pieces_of_csv, read_csv
-from edgewise.tables.parquet import names_in_parquet, names_of_parquet, pieces_of_parquet, read_parquet
-from edgewise.tables.table import Table, check_names
 
 MAX_BYTES = 1 << 28
 ENDINGS = (".csv", ".tsv", ".parquet")

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.ends import ENDS, NODES, ends_called
+from edgewise.data.lines import Problems
+from edgewise.data.reading import is_table, names_in, pieces
+from edgewise.data.table import UNKNOWN, Called, Table
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.checks import dense_tensor, shown
 from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
-from edgewise.tables.ends import ENDS, NODES, ends_called
-from edgewise.tables.lines import Problems
-from edgewise.tables.reading import is_table, names_in, pieces
-from edgewise.tables.table import UNKNOWN, Called, Table
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array

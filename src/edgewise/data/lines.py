@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from edgewise.data.dialect import CODE, Dialect, swallowing
+from edgewise.data.table import LARGEST, MISSING, SHOWN, Cells, Table, Texts, check_names, check_size, numbers_of
 from edgewise.errors import DataError
 from edgewise.files import reading
-from edgewise.tables.dialect import CODE, Dialect, swallowing
-from edgewise.tables.table import LARGEST, MISSING, SHOWN, Cells, Table, Texts, check_names, check_size, numbers_of
 
 PIECE = 1 << 16  # rows
 WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most

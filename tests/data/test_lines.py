@@ -4,14 +4,14 @@ import gc
 
 import pytest
 
+from edgewise.data import reading
+from edgewise.data.reading import File, pieces, read_table
+from edgewise.data.table import SHOWN
 from edgewise.errors import DataError
-from edgewise.tables import reading
-from edgewise.tables.reading import File, pieces, read_table
-from edgewise.tables.table import SHOWN
 
 
 def test_a_piece_of_wide_texts_ends_early(tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.tables.lines.WIDE", 1000)
+    monkeypatch.setattr("edgewise.data.lines.WIDE", 1000)
     path = tmp_path / "a.csv"
     path.write_text("node,size\n" + "".join(f"{'a' * 300}{number},{number}\n" for number in range(20)))
     parts = list(pieces(path, ["node"], texts=["node"]))
