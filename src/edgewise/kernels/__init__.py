@@ -8,10 +8,6 @@ from edgewise.kernels.choose.dispatch import record as record
 from edgewise.kernels.choose.dispatch import record_messages as record_messages
 from edgewise.kernels.choose.dispatch import use_backend as use_backend
 from edgewise.kernels.choose.drawing import draw_attention as draw_attention
-from edgewise.kernels.choose.fused import Norm as Norm
-from edgewise.kernels.choose.fused import combined as combined
-from edgewise.kernels.choose.fused import perceptron as perceptron
-from edgewise.kernels.choose.fused import pool as pool
 from edgewise.kernels.choose.planner import Plan as Plan
 from edgewise.kernels.messages import EdgeInput as EdgeInput
 from edgewise.kernels.messages import EdgeNetwork as EdgeNetwork

@@ -18,7 +18,6 @@ from edgewise.interop.dropout import unwatched
 from edgewise.interop.geometric import sums, weighted
 from edgewise.interop.geometric.edges import is_watched
 from edgewise.interop.geometric.features import multiplies, product
-from edgewise.interop.geometric.perceptrons import applied
 from edgewise.interop.twin import Twin, is_plain, origin
 from edgewise.kernels.messages import has_hooks
 
@@ -56,7 +55,7 @@ def gps(layer: Any, x: Any, edge_index: Any, batch: Any = None, **named: Any) ->
     h = _normalised(layer, layer.norm2, unwatched(modules.among, layer.attn, graph, x), x, batch)
     if layer.conv is not None:
         h = _normalised(layer, layer.norm1, layer.conv(x, edge_index, **named), x, batch) + h
-    y = h + applied(layer.mlp, h)
+    y = h + layer.mlp(h)
     return y if layer.norm3 is None else _call(layer, layer.norm3, y, batch)
 
 

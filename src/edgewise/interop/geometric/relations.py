@@ -15,7 +15,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.interop.dropout import leaving
 from edgewise.interop.geometric.edges import graph_of, is_watched, refusal
 from edgewise.interop.twin import Twin, is_plain
-from edgewise.kernels import aggregate, attend, combined
+from edgewise.kernels import aggregate, attend
 from edgewise.kernels.messages import has_hooks
 from edgewise.layers.relational.types import Pairs, grouped, pairs, reads, shares
 
@@ -58,8 +58,7 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         if mean:
             weight = weight * shares(relations, graph.receivers, layer.num_relations, weight.dtype).unsqueeze(-1)
         rows = _by_bases(layer.weight, None if every else x_j)
-        at_once = combined(graph, rows, weight)
-        y = aggregate(graph, rows, weight).sum(-2) if at_once is None else at_once
+        y = aggregate(graph, rows, weight).sum(-2)
     elif (
         not every
         and x_j.is_floating_point()

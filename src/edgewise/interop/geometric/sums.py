@@ -18,7 +18,6 @@ from edgewise.interop.geometric.edges import (
     REDUCTIONS,
     graph_of,
     has_rows,
-    in_order,
     is_watched,
     looped,
     refusal,
@@ -26,12 +25,10 @@ from edgewise.interop.geometric.edges import (
     sides,
 )
 from edgewise.interop.geometric.features import is_linear, kept, known, mapped, multiplies
-from edgewise.interop.geometric.perceptrons import applied, at_once
 from edgewise.interop.later.pairs import table
 from edgewise.interop.later.tensor import ordinary
 from edgewise.interop.twin import Twin, is_plain
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.kernels.choose.fused import beside_own
 
 
 @leaving
@@ -163,27 +160,24 @@ def _at_once(W: Any, R: Any, *sides: Tensor) -> bool:
 
 
 def gin(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
-    """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j), as one operation where it can be one."""
-    y, whole = unwatched(_gin, layer, x, edge_index, size)
-    return y if whole else applied(layer.nn, y)
+    """GINConv: y = MLP((1 + ε) x_i + Σ_j x_j)."""
+    s = unwatched(_gin, layer, x, edge_index, size)
+    return s if s is NotImplemented else layer.nn(s)
 
 
-def _gin(layer: Any, x: Any, edge_index: Any, size: Any) -> tuple[Any, bool]:
-    """What the network reads, or all that the layer returns; and whether it is that."""
+def _gin(layer: Any, x: Any, edge_index: Any, size: Any) -> Any:
     both = sides(layer, x, edge_index, size)
     if both is None:
-        return NotImplemented, True
+        return NotImplemented
     x_j, x_i = both
     graph, reduce = graph_of(edge_index, x_j.size(-2), x_i.size(-2)), REDUCTIONS[layer.aggr]
-    if x_j is x_i and reduce == "sum" and (y := at_once(layer.nn, x_j, graph, layer.eps)) is not None:
-        return y, True
-    return aggregate(graph, x_j, reduce=reduce) + (1 + layer.eps) * x_i, False
+    return aggregate(graph, x_j, reduce=reduce) + (1 + layer.eps) * x_i
 
 
 def gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, size: Any = None) -> Any:
     """GINEConv: y = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b))."""
     s = unwatched(_gine, layer, x, edge_index, edge_attr, size)
-    return s if s is NotImplemented else applied(layer.nn, s)
+    return s if s is NotImplemented else layer.nn(s)
 
 
 def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any:
@@ -196,10 +190,6 @@ def _gine(layer: Any, x: Any, edge_index: Any, edge_attr: Any, size: Any) -> Any
         return NotImplemented
     graph = graph_of(edge_index, x_j.size(-2), x_i.size(-2))
     reduce, edge = REDUCTIONS[layer.aggr], None if layer.lin is None else (layer.lin.weight, layer.lin.bias)
-    learnt = edge_attr.requires_grad and not in_order(graph)
-    e = edge_attr if learnt else rows_of(graph, edge_attr)
-    if x_j is x_i and reduce == "sum" and (s := beside_own(graph, x_j, e, layer.eps, edge, learnt)) is not None:
-        return s
     e = rows_of(graph, edge_attr)
     if edge is None:
         m_ij: Any = functional.relu(x_j.index_select(-2, graph.senders) + e)

@@ -272,11 +272,6 @@ def _listing(variable: ContextVar[list[Seen] | None]) -> Iterator[list[Seen]]:
         variable.reset(token)
 
 
-def unseen() -> bool:
-    """Whether no enclosing `plans` lists calls."""
-    return _planning.get() is None
-
-
 def recording() -> list[Recorded] | None:
     """The list that an enclosing `record` fills, or None."""
     return None if torch.compiler.is_compiling() else _recording.get()

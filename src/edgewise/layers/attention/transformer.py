@@ -13,7 +13,7 @@ from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, check_alike, check_dense, check_width
-from edgewise.layers.plain.mlp import ACTIVATIONS, two_maps
+from edgewise.layers.plain.mlp import ACTIVATIONS
 
 Memory = Tensor | KeysAndValues  # an encoder's output, or the keys and values that a cross-attention makes of it
 
@@ -80,8 +80,7 @@ class FeedForward(nn.Module):
         self.activation = chosen("activation", activation, ACTIVATIONS)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = two_maps(x, self.up, self.down, self.activation)
-        return self.down(self.activation(self.up(x))) if y is None else y
+        return self.down(self.activation(self.up(x)))
 
 
 class GatedFeedForward(nn.Module):

@@ -10,7 +10,6 @@ from edgewise.configuration import Natural, Real, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.kernels.choose.fused import beside_own
 from edgewise.kernels.messages import has_hooks
 from edgewise.layers.plain.examples import Example, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
@@ -60,15 +59,8 @@ class GIN(nn.Module):
         called = has_hooks(self.mlp)  # it then runs as a module, at the price of dense features
         if isinstance(x, SparseFeatures) and not called:
             return self._sparse(graph, x)
-        if isinstance(x, Tensor) and not called and (y := self._at_once(graph, x)) is not None:
-            return y
         x_i, x_j = dense_sides(graph, x, self.mlp)
         return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
-
-    def _at_once(self, graph: Graph, x: Tensor) -> Tensor | None:
-        """The layer as one operation, where it can be one."""
-        fits = isinstance(graph, Graph) and x.ndim == 2 and graph.is_square and x.shape[0] == graph.num_senders
-        return self.mlp.at_once(x, graph, self.epsilon) if fits and type(self.mlp) is MLP else None
 
     def _sparse(self, graph: Graph, x: SparseFeatures) -> Tensor:
         """W((1 + ε) x_i + Σ x_j) + b = (1 + ε) W x_i + Σ W x_j + b, so x stays sparse."""
@@ -119,8 +111,6 @@ class GINE(nn.Module):
             return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
         check_edges(graph, e, self.edge.in_features)
         edge = self.edge.weight, self.edge.bias
-        if isinstance(x, Tensor) and (s := beside_own(graph, x, e, self.epsilon, edge)) is not None:
-            return self.mlp(s)
         m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=EdgeInput(edge, e), activated=True)
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 

@@ -10,13 +10,10 @@ from torch.nn import functional
 
 from edgewise.configuration import Count, Share, chosen, require
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph
-from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of, perceptron
-from edgewise.kernels.messages import has_hooks
+from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_dense, dropout
 
 Activation = Callable[[Tensor], Tensor]
-PLAIN = (nn.Linear, Linear)  # which compute x Wᵀ + b and nothing else
 
 ACTIVATIONS: dict[str, Activation] = {
     "relu": functional.relu,
@@ -27,25 +24,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": functional.silu,
     "elu": functional.elu,
 }
-
-
-def two_maps(
-    x: Tensor,
-    up: nn.Module,
-    down: nn.Module,
-    activation: Activation,
-    graph: Graph | None = None,
-    epsilon: Tensor | None = None,
-) -> Tensor | None:
-    """Two linear maps with an activation between them as one operation; None where they are more than that, or x is
-    not what they read: each then runs, or raises its error, by itself."""
-    for linear in (up, down):
-        if type(linear) not in PLAIN or has_hooks(linear):
-            return None
-    (W_1, b_1), (W_2, b_2) = maps_of([up, down])
-    if not isinstance(x, Tensor) or x.shape[-1:] != W_1.shape[1:]:
-        return None
-    return perceptron(x, (W_1, b_1), (W_2, b_2), activation, graph, epsilon)
 
 
 class MLP(nn.Module):
@@ -86,16 +64,7 @@ class MLP(nn.Module):
         return maps_of(self.linears)
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
-        y = self.at_once(x)
-        return self.after_first(self.linears[0](x)) if y is None else y
-
-    def at_once(
-        self, x: Tensor | SparseFeatures, graph: Graph | None = None, epsilon: Tensor | None = None
-    ) -> Tensor | None:
-        """The network of x, or of (1 + ε) x_i + Σ_j x_j, as one operation; None where it must run map by map."""
-        if len(self.linears) != 2 or (self.dropout and self.training) or not isinstance(x, Tensor):
-            return None
-        return two_maps(x, self.linears[0], self.linears[1], self.activation, graph, epsilon)
+        return self.after_first(self.linears[0](x))
 
     def after_first(self, z: Tensor) -> Tensor:
         """The rest of the network, from the first linear map's result: layers that move that map use it (GIN)."""

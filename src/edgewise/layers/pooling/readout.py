@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from edgewise.configuration import Count, require
 from edgewise.graphs import Graph, complete
-from edgewise.kernels import SenderBias, Uniform, aggregate, attend, pool
+from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
@@ -24,8 +24,7 @@ class _Readout(nn.Module):
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         check_nodes(graph, x)
         check_real(x)
-        y = pool(graph, x, self.reduce) if isinstance(x, Tensor) else None
-        return aggregate(graph.membership(), x, reduce=self.reduce) if y is None else y
+        return aggregate(graph.membership(), x, reduce=self.reduce)
 
 
 class MeanReadout(_Readout):
