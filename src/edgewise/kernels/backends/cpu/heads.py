@@ -1,4 +1,4 @@
-"""The native product of several heads, each with a matrix of its own, as an operator; and sums over edges and heads.
+"""The native product of several heads, each with a matrix of its own, as an operator.
 
 y_h = x_h W_h for rows x [B, N, H, C] and matrices W [H, C, R]: [B, N, H, R], with heads side by side as other kernels
 read them, which a batched product of matrices would have to move. In float32 or float64.
@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph
-from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, product_structure_of
 from edgewise.kernels.backends.cpu.features import wide_dtype
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.layout import check_rows, expect
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator, unless_batched
 from edgewise.native import library, threads
@@ -110,59 +106,3 @@ gradient: Operator[HeadsGradient, Tensor] = Operator(
     unless_batched(_second_gradients, lambda own: torch.einsum("bnhc,bnhr->hcr", own.x, own.y)),
     on_cpu=True,
 )
-
-
-def combined(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-    """Σ_j Σ_h w_ijh x_jh of x [J, H, C], in any order in memory, and weights [E, H]: [I, C], without the sums of heads.
-
-    Cost        time O(E H C); memory for E C numbers, and for the results
-    """
-    y: Tensor = _Combined.apply(x, weight, graph)  # type: ignore[no-untyped-call]
-    return y
-
-
-class _Combined(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, graph: Graph) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        ctx.graph = graph
-        x, weight, kind = _side_by_side(x), weight.contiguous(), DTYPES[x.dtype]
-        channels, offsets = x.shape[2], product_structure_of(graph)[0]
-        m, y = x.new_empty(graph.num_edges, channels), x.new_empty(graph.num_receivers, channels)
-        call = _combining(graph, x, weight)
-        call.set_results(m.data_ptr())
-        library.combine(kind, call)
-        library.pool(kind, threads(), 0, *y.shape, offsets.data_ptr(), m.data_ptr(), y.data_ptr())
-        return y
-
-    @staticmethod
-    @in_own_dtypes
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
-        if by_operations(dy, x, weight):
-            return *gradients(partial(_composed, ctx.graph), [x, weight], [dy]), None
-        x, weight, dy = _side_by_side(x), weight.contiguous(), dy.contiguous()
-        wanted = zip((x, weight), ctx.needs_input_grad[:2], strict=True)
-        dx, dw = (torch.empty_like(one) if needed else None for one, needed in wanted)
-        call = _combining(ctx.graph, x, weight)
-        call.set_gradients(*(0 if one is None else one.data_ptr() for one in (dy, dx, dw)))
-        library.combine_gradient(DTYPES[x.dtype], call)
-        return dx, dw, None
-
-
-def _side_by_side(x: Tensor) -> Tensor:
-    """Rows whose numbers lie side by side, and that do not share any."""
-    dense = x.stride(2) == 1 and torch.empty_like(x).stride() == x.stride()
-    return x if dense else x.contiguous()
-
-
-def _combining(graph: Graph, x: Tensor, weight: Tensor) -> Any:
-    places = x.data_ptr(), weight.data_ptr()
-    transpose = adjacency(*product_reverse_of(graph))
-    return library.Combined(threads(), *x.shape[1:], transpose, *x.stride()[:2], *places)
-
-
-def _composed(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-    """The same by differentiable operations."""
-    m = (x.index_select(0, graph.senders) * weight.unsqueeze(-1)).sum(1)
-    return m.new_zeros(graph.num_receivers, x.shape[2]).index_add(0, graph.receivers, m)
