@@ -24,8 +24,7 @@ def ranks(size: int, action: Callable[[], object]) -> list[int]:
         child = os.fork()
         if child == 0:
             place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "LOCAL_RANK": str(rank)}
-            local = size if size % 2 == 0 else 1  # an odd world stands for several machines, which share no memory
-            os.environ |= place | {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(local)}
+            os.environ |= place | {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
             try:
                 action()
                 leave()

@@ -39,7 +39,7 @@ from edgewise.graphs.store.layout import Manifest, Stored, Writer, check_store
 from edgewise.memory import in_words, parse_size
 from edgewise.models import GNN, Features, GNNSettings
 from edgewise.tasks import node_store
-from edgewise.training.machine.prefetch import Prefetch
+from edgewise.training.prefetch import Prefetch
 
 NODES, EDGES, CHANNELS, CLASSES = 111_059_956, 1_615_685_872, 128, 172
 SEEDS, FANOUTS, BLOCK = 1024, (10, 10, 10), 1 << 22

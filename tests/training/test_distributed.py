@@ -1,5 +1,6 @@
 """Several processes: the same curve as one, one writer, and an error that all of them raise."""
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -9,23 +10,37 @@ import torch
 import torch.distributed as dist
 
 from edgewise.errors import CheckpointError, ConfigError
-from edgewise.training import finished
+from edgewise.training import finished, train
 from edgewise.training.distributed import SENT, World, device_for, join, leave
-from training.launched import launch
+from training.launched import environment, launch
 from training.several import SHARED
-from training.tiny import losses, records, same_run, weights
+from training.tiny import configured, losses, records, same_run, weights
 
 
+def test_two_forked_processes_have_the_loss_curve_of_one(tmp_path):
+    """The one test of ranks that `make test` runs."""
+    config = configured(model={"dropout": 0.0}, steps=6, batch=15, clip=0.5, log_every=1, threads=1)
+    train(config, tmp_path / "one", progress=False)
+    script = Path(__file__).with_name("two.py")
+    done = subprocess.run([sys.executable, str(script), str(tmp_path / "two")], env=environment(script), timeout=100)
+    assert done.returncode == 0
+    one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
+    assert len(one) == 6 and two == pytest.approx(one, rel=0, abs=1e-6)
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["curve", *SHARED])
 def test_three_processes_and_four_have_the_loss_curve_of_one(worlds, name):
     one = losses(worlds[0] / name)
     assert len(one) >= 8
-    # A partitioned GIN runs in two operations, else in one: at its loss of 5, 1e-6 are two units in the last place.
-    relative = 1e-6 if name == "graphs" else 0
+    # A partitioned GIN adds up in another order: at its loss of 5, 1e-6 are two units in the last place. PyTorch's
+    # Muon iterates in bfloat16, which carries such differences on.
+    relative = {"graphs": 1e-6, "orthogonal": 1e-4}.get(name, 0)
     for several in worlds[1:]:
         assert losses(several / name) == pytest.approx(one, rel=relative, abs=1e-6)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["curve", "cut"])
 def test_two_processes_have_the_loss_curve_of_one(worlds, name):
     one, two = (losses(world / name) for world in worlds[:2])
@@ -35,14 +50,16 @@ def test_two_processes_have_the_loss_curve_of_one(worlds, name):
         torch.testing.assert_close(weights(worlds[1] / name)[part], weight, rtol=0, atol=1e-5)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", SHARED)
 def test_processes_that_share_batches_or_graphs_have_the_scores_of_one(worlds, name):
     one, *others = [[line["valid"] for line in records(world / name) if "valid" in line] for world in worlds]
     for scores in others:
         for mine, theirs in zip(scores, one, strict=True):  # an evaluation is shared out, too
-            assert mine == pytest.approx(theirs, rel=1e-5)
+            assert mine == pytest.approx(theirs, rel=1e-2 if name == "orthogonal" else 1e-5)
 
 
+@pytest.mark.processes
 def test_two_processes_that_share_an_encoder_decoder_train_and_search_as_one(worlds):
     """Its blocks' keys and values of the memory are computed before the blocks are, and searched with afterwards."""
     one, two = (worlds[size] / "pairs" for size in (0, 1))
@@ -53,15 +70,18 @@ def test_two_processes_that_share_an_encoder_decoder_train_and_search_as_one(wor
         assert mine == pytest.approx(other, rel=1e-5)
 
 
+@pytest.mark.processes
 def test_accumulation_does_not_change_the_curve_either(worlds):
     assert losses(worlds[1] / "cut") == pytest.approx(losses(worlds[0] / "curve"), rel=0, abs=1e-6)
 
 
+@pytest.mark.processes
 def test_all_processes_lose_patience_together(worlds):
     for world in worlds[:2]:
         assert finished(world / "patient").steps == 16
 
 
+@pytest.mark.processes
 def test_two_processes_go_on_to_the_same_bits(worlds):
     for world in worlds[:2]:
         assert same_run(world / "resumed", world / "dropped")
@@ -89,6 +109,7 @@ def test_a_rank_that_has_lost_another_says_so_in_one_line(said, tmp_path):
         assert caught.value is error
 
 
+@pytest.mark.processes
 def test_every_process_is_told_the_result(worlds):
     ranks = [worlds[0] / "results-0", worlds[1] / "results-0", worlds[1] / "results-1"]
     told = [rank.read_text().splitlines() for rank in ranks]
@@ -96,11 +117,13 @@ def test_every_process_is_told_the_result(worlds):
     assert told[1] == told[2]
 
 
+@pytest.mark.processes
 def test_only_the_first_process_writes(worlds):
     assert [line["step"] for line in records(worlds[1] / "dropped") if "loss" in line] == [10, 20, 30]
     assert not list(worlds[1].glob("*/.writing*"))
 
 
+@pytest.mark.processes
 def test_a_number_that_is_none_on_one_process_stops_all_by_the_same_name(worlds):
     told = {path.name: path.read_text() for world in worlds for path in world.glob("poisoned-*")}
     assert set(told) == {"poisoned-0", "poisoned-1"}
@@ -108,6 +131,7 @@ def test_a_number_that_is_none_on_one_process_stops_all_by_the_same_name(worlds)
     assert "step 13: the loss is nan" in told["poisoned-1"]
 
 
+@pytest.mark.processes
 def test_a_run_is_not_overwritten_by_any_process(worlds):
     told = {path.name: path.read_text() for world in worlds for path in world.glob("refused-*")}
     assert set(told) == {"refused-0", "refused-1"}

@@ -1,12 +1,8 @@
-"""Seeds: the published hash, neighbours that share nothing, switches that are put back; threads and how they wait."""
+"""Seeds: the published hash, neighbours that share nothing, switches that are put back; what a step is worth."""
 
 import os
 import subprocess
 import sys
-import time
-from contextlib import suppress
-from itertools import pairwise
-from threading import Event, Thread
 from types import SimpleNamespace
 
 import pytest
@@ -14,11 +10,11 @@ import torch
 
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
+from edgewise.training import threads
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
-from edgewise.training.machine import threads
-from edgewise.training.machine.threads import Waiting, Way, worthwhile
 from edgewise.training.seeds import mix, repeatable, seed
+from edgewise.training.threads import worthwhile
 
 CPU = torch.device("cpu")
 
@@ -32,11 +28,6 @@ def test_neighbouring_seeds_steps_and_ranks_all_differ():
     seeds = {mix(s, t, r) for s in range(10) for t in range(100) for r in range(4)} | {mix(s, 7) for s in range(10)}
     assert len(seeds) == 10 * 100 * 4 + 10
     assert all(0 <= value < 2**64 for value in seeds)
-
-
-def test_every_bit_of_a_neighbours_seed_is_as_good_as_new():
-    flips = [bin(mix(3, t) ^ mix(3, t + 1)).count("1") for t in range(1000)]
-    assert 31 < sum(flips) / len(flips) < 33
 
 
 def test_a_seed_gives_the_numbers_that_pytorch_gives():
@@ -106,148 +97,13 @@ def test_one_thread_needs_no_rehearsal():
     assert worthwhile(lambda: pytest.fail("carried out"), 1) == 1
 
 
-@pytest.fixture
-def switches(monkeypatch):
-    """Involuntary switches, as the test counts them; every step is a window, and may begin a comparison."""
-    count = [0]
-    monkeypatch.setattr(threads, "_switches", lambda: count[0])
-    monkeypatch.setattr(threads, "WINDOW", 0.0)
-    monkeypatch.setattr(threads, "SOON", 0.0)
-    return count
+SPINS = "import edgewise, torch, os; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"
 
 
-LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's OpenMP")
-
-
-def cores():
-    where = {}
-    for number in threads._numbers():
-        with suppress(ProcessLookupError):  # a thread that has just ended
-            where[number] = os.sched_getaffinity(number)
-    return where
-
-
-@LINUX
-@pytest.mark.parametrize("fastest", Way)
-def test_beside_other_programs_threads_wait_in_the_fastest_way(fastest, switches):
-    torch.ones(1 << 17).add_(1)
-    waiting, had = Waiting(2), cores()
-    waiting.look(1.0)
-    assert waiting.holder is None, "the machine is quiet"
-    tried = []
-    for _ in Way:
-        tried.append(waiting.way)
-        switches[0] += 1_000_000
-        waiting.look(0.5 if waiting.way is fastest else 1.0)
-    assert tried == [*Way]
-    assert waiting.way is fastest
-    assert (waiting.holder is None) == (fastest is Way.SPIN)
-    waiting.close()
-    assert waiting.holder is None
-    assert {number: where for number, where in cores().items() if number in had}.items() <= had.items()
-
-
-@LINUX
-def test_threads_that_share_a_core_have_theirs_back(switches):
-    """PyTorch's threads share one; Python's others stay where they are, and those begun meanwhile are freed."""
-    torch.ones(1 << 17).add_(1)
-    had, other, release = os.sched_getaffinity(0), [], Event()
-    before = Thread(target=release.wait)
-    before.start()
-    waiting = Waiting(2)
-    waiting.wait(Way.TOGETHER)
-    (core,) = os.sched_getaffinity(0)
-    assert core in had
-    assert os.sched_getaffinity(before.native_id) == had
-    after = Thread(target=lambda: (other.append(os.sched_getaffinity(0)), release.wait()))
-    after.start()
-    waiting.close()
-    assert set(map(frozenset, cores().values())) == {frozenset(had)}
-    release.set()
-    before.join()
-    after.join()
-    assert other == [{core}]
-
-
-@LINUX
-def test_threads_that_do_not_spin_try_it_from_time_to_time(switches):
-    waiting = Waiting(2)
-    waiting.wait(Way.SLEEP)
-    for way, seconds in [(Way.SLEEP, 1.0), (Way.SPIN, 0.5), (Way.TOGETHER, 1.0)]:
-        assert waiting.way is way, "tried"
-        waiting.look(seconds)
-    assert waiting.way is Way.SPIN
-    waiting.close()
-
-
-@LINUX
-def test_comparisons_become_rare_while_they_agree(switches, monkeypatch):
-    monkeypatch.setattr(threads, "SOON", 1.0)
-    monkeypatch.setattr(threads.time, "perf_counter", lambda: clock[0])
-    clock, compared, waiting = [100.0], [], Waiting(2)
-    for number in range(328):
-        switches[0] += 1_000_000
-        fastest = Way.SPIN if number < 300 else Way.TOGETHER
-        before = len(waiting.took)
-        waiting.look(1.0 if waiting.way is fastest else 2.0)
-        if before and not waiting.took:
-            compared.append(clock[0])
-        clock[0] += 1.0
-    assert [later - one for one, later in pairwise(compared)] == [4, 6, 10, 18, 34, 62, 62, 62, 62, 3]
-    waiting.close()
-
-
-@LINUX
-def test_one_thread_waits_for_nobody(switches):
-    waiting = Waiting(1)
-    switches[0] = 1_000_000
-    waiting.look(1.0)
-    assert waiting.holder is None
-    waiting.close()
-
-
-SPINS = "import {first}, {second}, os; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "given", "expected"),
-    [
-        ("edgewise", "torch", {}, "3000 PASSIVE"),
-        ("torch", "edgewise", {}, "None None"),
-        ("edgewise", "torch", {"OMP_WAIT_POLICY": "ACTIVE"}, "None ACTIVE"),
-        ("edgewise", "torch", {"GOMP_SPINCOUNT": "7"}, "7 None"),
-    ],
-)
-def test_waiting_is_set_before_pytorch_loads_unless_the_user_did(first, second, given, expected):
+@pytest.mark.processes
+@pytest.mark.parametrize(("given", "expected"), [({}, "3000 PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None ACTIVE")])
+def test_waiting_is_set_before_pytorch_loads_unless_the_user_did(given, expected):
     kept = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")}
-    command = [sys.executable, "-c", SPINS.format(first=first, second=second)]
+    command = [sys.executable, "-c", SPINS]
     done = subprocess.run(command, env=kept | given, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected
-
-
-BESIDE = """
-import time, torch
-from edgewise.training.machine.threads import Waiting, Way
-torch.set_num_threads(2)
-x, waiting = torch.ones(1 << 17), Waiting(2)
-waiting.wait(Way.SLEEP)
-start = time.perf_counter()
-for _ in range(300):
-    x.add_(1)
-print(time.perf_counter() - start)
-waiting.close()
-"""
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's OpenMP")
-def test_beside_busy_loops_two_threads_that_sleep_end_soon():
-    """Spinning by default, 300 operations of 20 µs take seconds beside as many busy loops as there are cores."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
-    try:
-        time.sleep(0.3)
-        done = subprocess.run([sys.executable, "-c", BESIDE], capture_output=True, text=True, check=True, timeout=60)
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
-    assert float(done.stdout) < 1.0

@@ -6,6 +6,7 @@ from edgewise.training.loop import resume as resume
 from edgewise.training.loop import train as train
 from edgewise.training.optimizers.descent import OPTIMIZERS as OPTIMIZERS
 from edgewise.training.optimizers.schedules import SCHEDULES as SCHEDULES
+from edgewise.training.pretrained import settled as settled
 from edgewise.training.runs import LoadedRun as LoadedRun
 from edgewise.training.runs import Moved as Moved
 from edgewise.training.runs import Result as Result
@@ -24,4 +25,3 @@ from edgewise.training.settings import MachineSettings as MachineSettings
 from edgewise.training.settings import RunConfig as RunConfig
 from edgewise.training.settings import StartSettings as StartSettings
 from edgewise.training.settings import TrainSettings as TrainSettings
-from edgewise.training.start.pretrained import settled as settled

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
 from edgewise.files import flush, make_folder, write_file
-from edgewise.training.ranks.shards import allot, read_rows, write_rows
+from edgewise.training.ranks.shards import read_rows
 
 PARTS = ("model", "best", "optimizer")
 WRITING = ".writing-"  # begins the name of one that is not whole yet
@@ -55,56 +55,22 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Tensors], keep: int) -> Path:
     """Write the checkpoint of `state["step"]`, then remove all but the newest `keep`; a failure leaves none half."""
-    writing = _begun(folder, state["step"])
-    with _written(writing):
-        names = {f"{part}.safetensors": part for part in PARTS}
-        hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
-        return _finished(writing, state, hashes, keep)
-
-
-def begin_checkpoint(folder: Path, step: int, parts: Mapping[str, Tensors]) -> Path:
-    """Begin a checkpoint that several ranks write: its hidden folder, with room for all tensors."""
-    writing = _begun(folder, step)
-    with _written(writing):
-        for part in PARTS:
-            allot(writing / f"{part}.safetensors", parts[part])
-    return writing
-
-
-def write_parts(writing: Path, parts: Mapping[str, Tensors], first: bool) -> None:
-    """Write this rank's rows into a checkpoint that was begun."""
-    with _written(writing):
-        for part in PARTS:
-            write_rows(writing / f"{part}.safetensors", parts[part], first)
-
-
-def finish_checkpoint(writing: Path, state: dict[str, Any], keep: int) -> Path:
-    """Give a checkpoint that all ranks have written its name, as `save_checkpoint` does."""
-    with _written(writing):
-        names = [f"{part}.safetensors" for part in PARTS]
-        return _finished(writing, state, {name: _digest(writing / name) for name in names}, keep)
-
-
-def _begun(folder: Path, step: int) -> Path:
-    """The empty folder of a checkpoint that is being written."""
-    writing = folder / f"{WRITING}step-{step:08d}"
+    writing = folder / f"{WRITING}step-{state['step']:08d}"
+    target = _target(writing)
     with _written(writing):
         make_folder(folder)
         _remove(writing)
         writing.mkdir()
-    return writing
-
-
-def _finished(writing: Path, state: dict[str, Any], hashes: dict[str, str], keep: int) -> Path:
-    folder, target = writing.parent, _target(writing)
-    _write(writing / "state.json", _sealed(state, hashes))
-    flush(writing)
-    _remove(target)
-    writing.rename(target)
-    flush(folder)
-    passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
-    for old in [*checkpoints(folder)[keep:], *passed]:
-        _remove(old)
+        names = {f"{part}.safetensors": part for part in PARTS}
+        hashes = {name: _write(writing / name, _serialised(parts[part])) for name, part in names.items()}
+        _write(writing / "state.json", _sealed(state, hashes))
+        flush(writing)
+        _remove(target)
+        writing.rename(target)
+        flush(folder)
+        passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
+        for old in [*checkpoints(folder)[keep:], *passed]:
+            _remove(old)
     return target
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -31,26 +31,15 @@ from edgewise.graphs.partition.halo import Halo
 from edgewise.graphs.partition.partition import partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
-from edgewise.training.checkpoint import (
-    Tensors,
-    begin_checkpoint,
-    finish_checkpoint,
-    is_finite,
-    save_checkpoint,
-    write_parts,
-)
+from edgewise.training.checkpoint import Tensors, is_finite, save_checkpoint
 from edgewise.training.ranks.gradients import SENT, Gradients, sent
 from edgewise.training.ranks.norms import share_norms
-from edgewise.training.ranks.shards import average_numbers, gathered, local, scale_down, shard, total_norm, unsummed
+from edgewise.training.ranks.shards import average_numbers, gathered, is_shared, local, shard, unsummed, whole
 from edgewise.training.settings import Sharing
 
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
 LOST = re.compile(GONE, re.IGNORECASE)
-
-
-def _is_alike(dw: Tensor, first: Tensor) -> bool:
-    return type(dw) is Tensor and dw.dtype is first.dtype and dw.device == first.device
 
 
 @dataclass(frozen=True)
@@ -116,26 +105,19 @@ class World:
             return unsummed(cast(Any, model))
         return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
-    def norm(self, weights: Iterable[nn.Parameter]) -> Tensor:
+    def norm(self, weights: Sequence[nn.Parameter]) -> Tensor:
         """The norm of the gradient of the global batch."""
         if self.shard:
             average_numbers(weights)
-            return total_norm(w.grad for w in weights if w.grad is not None)
         gradients = [w.grad for w in weights if w.grad is not None]
-        if gradients and all(_is_alike(dw, gradients[0]) for dw in gradients):  # without looking for groups of them
-            return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        return get_total_norm(gradients)
+        kinds = [[g for g in gradients if is_shared(g) is kind] for kind in (True, False)]
+        norms = [whole(get_total_norm(alike)) for alike in kinds if alike]
+        return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
 
-    def clip(self, weights: Iterable[nn.Parameter], most: float, norm: Tensor) -> None:
+    def clip(self, weights: Sequence[nn.Parameter], most: float, norm: Tensor) -> None:
         """Scale gradients of that norm down to another."""
-        if self.shard:
-            scale_down([w.grad for w in weights if w.grad is not None], most / (float(norm) + 1e-6))
-            return
-        gradients = [w.grad for w in weights if w.grad is not None]
-        if gradients and all(_is_alike(dw, gradients[0]) for dw in gradients):
-            torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp(max=1.0))
-        else:
-            clip_grads_with_norm_(weights, most, norm)
+        for kind in (True, False):
+            clip_grads_with_norm_([w for w in weights if is_shared(w) is kind], most, norm)
 
     def non_finite(self, tensors: Mapping[str, Tensor], but: Collection[str] = ()) -> str | None:
         """The name of the first tensor that holds a NaN or an infinity, on any rank where they share the weights."""
@@ -146,28 +128,11 @@ class World:
         found = self.sum(torch.tensor(bad, dtype=torch.int64, device=self.device)).tolist()
         return next((name for name, count in zip(tensors, found, strict=True) if count), None)
 
-    def save(
-        self, folder: Path, step: int, state: Callable[[], dict[str, Any]], parts: Mapping[str, Tensors], keep: int
-    ) -> str:
-        """Write a checkpoint, whose state the first rank knows; every rank writes its own rows. Its name."""
-        if not self.shard:
-            return str(self.once(lambda: save_checkpoint(folder, state(), parts, keep).name))
-        writing = folder / self.once(lambda: begin_checkpoint(folder, step, parts).name)
-        self.everywhere(lambda: write_parts(writing, parts, self.first))
-        return str(self.once(lambda: finish_checkpoint(writing, state(), keep).name))
-
-    def everywhere(self, action: Callable[[], None]) -> None:
-        """Do something on every rank; an error of one is everyone's."""
-        error: EdgewiseError | None = None
-        try:
-            action()
-        except EdgewiseError as caught:
-            error = caught
-        failed = int(self.sum(torch.tensor(int(error is not None), device=self.device)))
-        if error is not None:
-            raise error
-        if failed:
-            raise CheckpointError(f"{failed} of {self.size} ranks could not write their part of a checkpoint")
+    def save(self, folder: Path, state: Callable[[], dict[str, Any]], parts: Mapping[str, Tensors], keep: int) -> str:
+        """Write a checkpoint on the first rank, which knows its state and gathers what all share. Its name."""
+        if self.shard:
+            parts = {part: {n: whole(t).cpu() for n, t in tensors.items()} for part, tensors in parts.items()}
+        return str(self.once(lambda: save_checkpoint(folder, state(), parts, keep).name))
 
     def judged(self, model: nn.Module, judge: Callable[[], dict[str, float]]) -> dict[str, float]:
         """What `judge` says of the model, on all ranks; only where these share the weights, all of them compute it."""

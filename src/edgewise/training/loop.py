@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from math import isfinite
 from operator import is_not
@@ -19,32 +19,30 @@ from edgewise.files import path_of
 from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Parts, Task, figure
+from edgewise.training.captured import Captured
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.loss import Weights, mean_loss, weighed
-from edgewise.training.machine.captured import Parts as Weighed
-from edgewise.training.machine.captured import captured
-from edgewise.training.machine.prefetch import Prefetch
-from edgewise.training.machine.threads import Waiting, worthwhile
-from edgewise.training.optimizers.averaging import WeightAverage
+from edgewise.training.optimizers.averaging import NAMES, WeightAverage
 from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
     Sampler,
     SecondOrder,
     optimizer_for,
     optimizer_tensors,
-    parted,
     restore_optimizer,
 )
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
-from edgewise.training.ranks.shards import recomputed
+from edgewise.training.prefetch import Prefetch
+from edgewise.training.pretrained import settled
+from edgewise.training.ranks.recomputation import recomputed
 from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig, idle
-from edgewise.training.start.pretrained import settled
+from edgewise.training.threads import worthwhile
 
 Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -117,7 +115,11 @@ class Trainer:
         self.frozen = frozen_of(model, config.start, self.whole)
         self.model = model.to(world.device)
         self.parallel, self.gradients = world.wrap(self.model)
-        self.forward: Callable[..., Any] = torch.compile(self.parallel) if config.machine.compile else self.parallel
+        self.forward: Callable[..., Any] = torch.compile(self.parallel) if machine.compile else self.parallel
+        alone = world.size == 1 and world.device.type == "cuda" and made is None and self.settings.accumulate == 1
+        usual = not (machine.compile or machine.recompute or second or machine.precision == "float16")
+        if machine.capture and alone and usual:
+            self.forward = Captured(self.model, self.autocast)
         self.parameters = list(self.model.parameters())
         self.learning_rate = descent.learning_rate
         self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
@@ -125,7 +127,6 @@ class Trainer:
         average = self.settings.average
         self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
-        self.captured = None if second else captured(self.gradient, self.model, self.task, world, config.machine)
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])
         self.unbounded = unbounded(self.model)
@@ -149,13 +150,10 @@ class Trainer:
             opened.enter_context(repeatable(self.config.machine.deterministic, self.config.machine.threads))
             if self.config.machine.recompute:
                 opened.enter_context(recomputed(self.model))
-            if self.gradients:
-                opened.enter_context(closing(self.gradients))
             self.restore(self.world.once(lambda: self.open(opened, shown)), shown)
             alone = self.world.device.type == "cpu" and not self.world.partition  # else all ranks would rehearse
             if not self.config.machine.threads and alone and not self.over:
                 torch.set_num_threads(worthwhile(self.rehearse, torch.get_num_threads()))
-            waiting = opened.enter_context(closing(Waiting(torch.get_num_threads())))
             if self.task.workers:
                 ahead = Prefetch(self.make, settings.steps, self.task.workers)
                 self.made = opened.enter_context(closing(ahead))
@@ -165,7 +163,6 @@ class Trainer:
                 started = time.perf_counter()
                 loss, norm, rate = self.update()
                 self.durations.append(time.perf_counter() - started)
-                waiting.look(self.durations[-1])
                 display.advance()
                 if self.step % settings.log.every == 0 and self.world.first:
                     gradient_norm = norm if isfinite(norm) else None
@@ -187,10 +184,10 @@ class Trainer:
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
-        settings, rate, value = self.settings, self.rate(), mix(self.settings.seed, self.step, self.world.rank)
-        seed(value, self.world.device)
+        settings, rate = self.settings, self.rate()
+        seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
         parts = self.share_of_batch()
-        total = self.captured(parts, value) if self.captured else self.gradient(parts)
+        total = self.gradient(parts)
         total = self.gradients.add_up(total) if self.gradients else self.world.sum(total)
         self.scaler.unscale_(self.optimizer)
         norm = self.world.norm(self.parameters)
@@ -206,7 +203,7 @@ class Trainer:
         self.optimizer.zero_grad()
         return loss, length, rate
 
-    def gradient(self, parts: Weighed) -> Tensor:
+    def gradient(self, parts: Sequence[tuple[Weights, Batch]]) -> Tensor:
         """Add the gradient of micro-batches' mean loss to those of the weights; the loss."""
         total, ranks = torch.zeros((), device=self.world.device), 1 if self.gradients else self.world.size
         for number, (weights, part) in enumerate(parts, start=1):
@@ -258,7 +255,8 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[Any]:
         half = HALVES.get(self.config.machine.precision)
-        return nullcontext() if half is None else torch.autocast(self.world.device.type, half)
+        cached = not isinstance(self.forward, Captured)  # weights that are cast once are lost to a CUDA graph
+        return nullcontext() if half is None else torch.autocast(self.world.device.type, half, cache_enabled=cached)
 
     def validate(self) -> tuple[int, str]:
         """Evaluate on the validation split, on every rank, and copy the best weights so far; how stale those are."""
@@ -308,7 +306,8 @@ class Trainer:
         weights = saved_state(self.model, self.whole)
         if (name := self.world.non_finite(weights, self.unbounded)) is not None:
             raise NonFiniteError(f"the weight {name!r} is not finite after step {self.step}")
-        memory = optimizer_tensors(self.optimizer, self.model)
+        averages = self.average.tensors(self.model) if self.average else {}
+        memory = optimizer_tensors(self.optimizer, self.model) | averages
         parts = {"model": weights, "best": self.best_weights, "optimizer": memory}
         folder, state = self.run / "checkpoints", dict[str, Any]()
 
@@ -319,7 +318,7 @@ class Trainer:
             state.update(optimizer=self.config.optimizer.name, step_seconds=self.step_seconds)
             return state
 
-        name = self.world.save(folder, self.step, known, parts, self.settings.checkpoints.keep)
+        name = self.world.save(folder, known, parts, self.settings.checkpoints.keep)
         if self.world.first:
             self.checkpoint = Checkpoint(folder / name, state)
 
@@ -346,7 +345,8 @@ class Trainer:
             shared = own.get if self.world.shard else None
             load_weights(self.model, checkpoint.tensors("model", shared), checkpoint.path, self.whole)
             of_weight = (lambda name: own.get(name.rpartition("/")[0])) if self.world.shard else None
-            memory, averages = parted(checkpoint.tensors("optimizer", of_weight))
+            saved = checkpoint.tensors("optimizer", of_weight)
+            memory = {name: tensor for name, tensor in saved.items() if name.rpartition("/")[2] not in NAMES}
             chosen_now = self.config.optimizer.name
             unaltered = file_hashes(self.run, ())[CONFIG] == state["files"][CONFIG]
             older = chosen_now if unaltered else "one that it does not name"
@@ -354,9 +354,9 @@ class Trainer:
                 if self.world.first:
                     say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
                 memory = {}
-            restore_optimizer(self.optimizer, self.model, memory | (averages if self.average else {}))
+            restore_optimizer(self.optimizer, self.model, memory)
             if self.average is not None:
-                self.average.count_from(state["step"])
+                self.average.restore(self.model, saved, state["step"])
             if state["scaler"]:  # not of another precision
                 self.scaler.load_state_dict(state["scaler"])
             self.best_weights = {n: w.to(self.world.device) for n, w in checkpoint.tensors("best", shared).items()}

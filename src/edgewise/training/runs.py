@@ -28,10 +28,10 @@ from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
 from edgewise.training.journal import METRICS, say
+from edgewise.training.pretrained import take_pretrained
 from edgewise.training.ranks.shards import like
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import OWN, RunConfig, StartSettings
-from edgewise.training.start.pretrained import take_pretrained
 
 Moved = str | Mapping[str, str]  # where a task's data lie now, if not where they were
 

@@ -107,7 +107,7 @@ def test_options_that_do_not_go_with_the_data_are_not_searched(tmp_path, capsys)
 def test_the_model_of_a_folder_is_what_train_trains_and_its_options_are_not_searched(tmp_path, capsys):
     pytest.importorskip("transformers")
     from models.hub.peers import bert
-    from training.start.test_pretrained import write_tokenizer
+    from training.test_pretrained import write_tokenizer
 
     bert().save_pretrained(tmp_path / "hub")
     special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}

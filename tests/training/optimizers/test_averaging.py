@@ -106,18 +106,24 @@ def test_a_weight_may_get_its_first_gradient_late_or_none(name):
 
 def test_a_resumed_average_goes_on_counting_whatever_the_type_of_weights():
     """bfloat16 has no 301."""
-    w = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
-    weights = nn.ParameterList([w])
-    optimizer = torch.optim.SGD([w], lr=0.1)
-    WeightAverage(optimizer, start=300)
-    w.grad = torch.ones_like(w)
+    weights = nn.ParameterList([nn.Parameter(torch.ones(2, dtype=torch.bfloat16))])
+    weights[0].grad = torch.ones(2, dtype=torch.bfloat16)
+    optimizers = [torch.optim.SGD(weights, lr=0.1) for _ in range(2)]
+    first, second = (WeightAverage(optimizer, start=300) for optimizer in optimizers)
     for _ in range(301):
-        optimizer.step()
-    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(optimizer, weights).items()}
-    saved["0/average"] = saved["0/average"].float()
-    restore_optimizer(optimizer, weights, saved)
-    assert optimizer.state[w]["steps"].item() == 301
-    assert optimizer.state[w]["average"].dtype == torch.bfloat16
+        optimizers[0].step()
+    saved = {name: tensor.clone() for name, tensor in first.tensors(weights).items()}
+    second.restore(weights, saved, step=0)
+    assert (second.steps, second.count) == (301, 2)
+    optimizers[1].step()  # of which the first takes no notice
+    assert (second.steps, second.count) == (302, 3)
+    assert second.means[weights[0]].dtype is torch.bfloat16
+
+
+def test_a_run_that_was_begun_without_an_average_counts_from_its_step():
+    average = WeightAverage(torch.optim.SGD(network().parameters(), lr=0.1), start=5)
+    average.restore(network(), {}, step=3)
+    assert (average.steps, average.count, average.means) == (3, 0, {})
 
 
 def test_a_step_that_ends_in_an_error_leaves_the_mean():

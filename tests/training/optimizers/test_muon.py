@@ -1,4 +1,4 @@
-"""Muon against its equations in float64, the singular values that it makes, and PyTorch's own on the same gradients."""
+"""Muon against PyTorch's own on the same gradients, and the singular values that it makes."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise.errors import ConfigError
 from edgewise.training.optimizers.descent import OrthogonalMomentum, optimizer_for, optimizer_tensors, restore_optimizer
-from edgewise.training.optimizers.muon import COEFFICIENTS, SIZE, Muon, orthogonal
+from edgewise.training.optimizers.muon import Muon
 
 
 class Stack(nn.Module):
@@ -25,51 +25,7 @@ class Stack(nn.Module):
         return self.head(h)
 
 
-def scaled(singular: torch.Tensor) -> torch.Tensor:
-    """What five steps of the iteration make of singular values."""
-    a, b, c = COEFFICIENTS
-    s = singular / singular.norm()
-    for _ in range(5):
-        s = a * s + b * s**3 + c * s**5
-    return s
-
-
-@pytest.mark.parametrize("shape", [(4, 4), (3, 7), (7, 3), (1, 5)])
-def test_the_iteration_keeps_singular_vectors_and_raises_singular_values(shape):
-    g = 1e-3 * torch.randn(shape, dtype=torch.float64)
-    u, s, v = torch.linalg.svd(g, full_matrices=False)
-    made = orthogonal(g)
-    assert torch.allclose(made, u @ torch.diag(scaled(s)) @ v, atol=1e-10)
-    assert torch.allclose(made, orthogonal(1e5 * g), atol=1e-10)  # the gradient's scale does not matter
-
-
-def test_singular_values_from_a_fiftieth_of_the_length_on_come_near_to_one():
-    s = torch.linspace(0.02, 1.0, 997, dtype=torch.float64)  # as shares of the length
-    a, b, c = COEFFICIENTS
-    for _ in range(5):
-        s = a * s + b * s**3 + c * s**5
-    assert s.min() > 0.65 and s.max() < 1.22
-
-
-def test_steps_are_the_equations():
-    rate, decay, mu, (first, second), eps = 0.03, 0.2, 0.8, (0.7, 0.9), 1e-6
-    w, b = nn.Parameter(torch.randn(3, 5).double()), nn.Parameter(torch.randn(4).double())
-    groups = [{"params": [w], "weight_decay": decay, "orthogonal": True}, {"params": [b]}]
-    muon = Muon(groups, rate, mu, (first, second), eps)
-    W, B, momentum, m, v = w.detach().clone(), b.detach().clone(), 0, 0, 0
-    for t in range(1, 5):
-        w.grad, b.grad = torch.randn(3, 5).double(), torch.randn(4).double()
-        momentum = mu * momentum + w.grad
-        W = (1 - rate * decay) * W - SIZE * 5**0.5 * rate * orthogonal(w.grad + mu * momentum)
-        m, v = first * m + (1 - first) * b.grad, second * v + (1 - second) * b.grad**2
-        B = B - rate * (m / (1 - first**t)) / ((v / (1 - second**t)).sqrt() + eps)
-        muon.step()
-    assert torch.allclose(w, W, atol=1e-12)
-    assert torch.allclose(b, B, atol=1e-12)
-
-
 def test_matrices_go_where_pytorchs_muon_takes_them_and_others_where_adamw_does():
-    """PyTorch's iterates in bfloat16, so that a move agrees to its two or three digits."""
     ours, theirs = (nn.Parameter(torch.ones(8, 6)) for _ in range(2))
     b, c = (nn.Parameter(torch.ones(6)) for _ in range(2))
     groups = [{"params": [ours], "weight_decay": 0.1, "orthogonal": True}, {"params": [b], "weight_decay": 0.1}]
@@ -83,8 +39,16 @@ def test_matrices_go_where_pytorchs_muon_takes_them_and_others_where_adamw_does(
         theirs.grad, c.grad = ours.grad.clone(), b.grad.clone()
         for optimizer in (muon, *peers):
             optimizer.step()
-    assert torch.allclose(b, c, atol=1e-7)
-    assert torch.allclose(ours, theirs, atol=5e-4) and not torch.allclose(ours, torch.ones(8, 6), atol=5e-3)
+    assert torch.equal(b, c) and torch.equal(ours, theirs)
+
+
+def test_all_singular_values_of_a_move_come_near_to_one_whatever_the_gradients():
+    w = nn.Parameter(torch.zeros(7, 4))
+    u, _, v = torch.linalg.svd(torch.randn(7, 4), full_matrices=False)
+    w.grad = u @ torch.diag(torch.tensor([1e-3, 5e-4, 2e-4, 1e-4])) @ v
+    Muon([{"params": [w], "orthogonal": True}], lr=1.0).step()
+    singular = torch.linalg.svdvals(w.detach()) / (0.2 * 7**0.5)
+    assert singular.min() > 0.6 and singular.max() < 1.25
 
 
 def test_only_matrices_in_stacked_layers_are_made_orthogonal():

@@ -1,6 +1,6 @@
 """Stochastic weight averaging: the mean of the weights that SGD passes through lies in the middle of a wide valley."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,19 +11,19 @@ from torch.optim import Optimizer
 from edgewise.errors import ConfigError
 from edgewise.models.capabilities import modes_kept
 
-NAMES = "steps", "average", "count"  # of what an average adds to an optimiser's memory of a weight
+NAMES = "steps", "average", "count"  # under a weight's name in a checkpoint
 Batches = Callable[[], Iterable[tuple[Any, ...]]]
 
 
 class WeightAverage:
-    """The running mean of the weights after an optimiser's steps, held in the optimiser's own memory.
+    """The running mean of the weights after an optimiser's steps.
 
     Equation    w_SWA ← (w_SWA n + w)/(n + 1), after every c-th step from step s on    (algorithm 1)
     Symbols     start = s, the first step that counts, from 1; every = c; n = how many weights are in the mean already
     Errors      ConfigError for a start or an interval below 1
     Edge cases  before step s, `applied` changes nothing; a step that ends in an error leaves the mean as it was
     Cost        one tensor per weight; a pass over the weights every c steps
-    Differs     as the mean lies in the optimiser's memory, a checkpoint of that resumes it too
+    Differs     `torch.optim.swa_utils.AveragedModel` copies the model; this keeps the means of its weights alone
     Reference   Izmailov et al., "Averaging weights leads to wider optima and better generalization", 2018
 
     Example
@@ -41,48 +41,38 @@ class WeightAverage:
     def __init__(self, optimizer: Optimizer, start: int, every: int = 1) -> None:
         if start < 1 or every < 1:
             raise ConfigError(f"an average starts at step 1 at the earliest, every step at most: not {start}, {every}")
-        self.optimizer, self.start, self.every = optimizer, start, every
-        self.during: dict[Tensor, dict[str, Tensor]] = {}  # what is set aside during an optimiser's step
-        optimizer.register_step_pre_hook(self._set_aside)
+        self.weights = [w for group in optimizer.param_groups for w in group["params"]]
+        self.start, self.every = start, every
+        self.steps = self.count = 0  # steps taken, and weights in the mean
+        self.means: dict[Tensor, Tensor] = {}
         optimizer.register_step_post_hook(self._collect)
-
-    def _set_aside(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        """Optimisers begin with a weight whose memory is empty: what is of the mean is not there while they step."""
-        self._put_back()  # what a step that ended in an error has left
-        for w in self._weights():
-            memory = optimizer.state.pop(w, {})
-            self.during[w] = {name: memory.pop(name) for name in NAMES if name in memory}
-            if memory:
-                optimizer.state[w] = memory
-
-    def _put_back(self) -> None:
-        for w, own in self.during.items():
-            if own:
-                self.optimizer.state[w] = own | self.optimizer.state[w]
-        self.during.clear()
 
     @torch.no_grad()
     def _collect(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._put_back()
-        for w in self._weights():
-            memory = optimizer.state[w]
-            t = memory.setdefault("steps", torch.zeros(()))
-            t += 1
-            past = int(t) - self.start
-            if past >= 0 and past % self.every == 0:
-                known = past // self.every if "average" in memory else 0  # in checkpoints that do not count
-                n = memory.setdefault("count", torch.tensor(float(known)))
-                n += 1
-                mean = memory.setdefault("average", torch.zeros_like(w))
-                mean += (w - mean) / int(n)
+        self.steps += 1
+        past = self.steps - self.start
+        if past >= 0 and past % self.every == 0:
+            self.count += 1
+            for w in self.weights:
+                mean = self.means.setdefault(w, torch.zeros_like(w))
+                mean += (w - mean) / self.count
 
-    def count_from(self, step: int) -> None:
-        """Count on from this step where none has been counted: in a run that was begun without an average."""
-        for w in self._weights():
-            self.optimizer.state[w].setdefault("steps", torch.tensor(float(step)))
+    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+        """What a checkpoint holds of it, under "<weight's name>/<what>"."""
+        steps, count = torch.tensor(float(self.steps)), torch.tensor(float(self.count))
+        named = [(name, w) for name, w in model.named_parameters() if w.requires_grad]
+        counted = {f"{name}/{what}": value for name, _ in named for what, value in (("steps", steps), ("count", count))}
+        return counted | {f"{name}/average": self.means[w] for name, w in named if w in self.means}
 
-    def _weights(self) -> Iterator[Tensor]:
-        return (w for group in self.optimizer.param_groups for w in group["params"])
+    def restore(self, model: nn.Module, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Go on with what `tensors` gave, or without any from this step of a run that was begun without an average."""
+        self.steps, self.count = step, 0
+        for name, w in model.named_parameters():
+            self.steps = int(tensors.get(f"{name}/steps", self.steps))
+            if (mean := tensors.get(f"{name}/average")) is not None:
+                self.means[w] = mean.to(w.device)
+                known = (self.steps - self.start) // self.every + 1  # where a checkpoint does not count
+                self.count = int(tensors.get(f"{name}/count", known))
 
     @contextmanager
     def applied(self, model: nn.Module, batches: Batches | None = None) -> Iterator[None]:
@@ -90,15 +80,13 @@ class WeightAverage:
 
         `batches` gives the arguments of `model` for each training batch, for the statistics of batch norms.
         """
-        self._put_back()
-        means = {w: self.optimizer.state[w]["average"] for w in self._weights() if "average" in self.optimizer.state[w]}
-        if not means:
+        if not self.means:
             yield
             return
         before = {name: value.clone() for name, value in model.state_dict().items()}
         try:
             with torch.no_grad():
-                for w, mean in means.items():
+                for w, mean in self.means.items():
                     w.copy_(mean)
             if batches is not None:
                 update_batch_norm(model, batches())

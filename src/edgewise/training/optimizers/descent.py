@@ -36,12 +36,11 @@ from torch.optim import Optimizer
 
 from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, typed
 from edgewise.errors import CheckpointError, ConfigError
-from edgewise.training.optimizers.averaging import NAMES
-from edgewise.training.optimizers.eager import eager
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
 from edgewise.training.optimizers.layout import is_dense, laid_as
 from edgewise.training.optimizers.muon import Muon
 from edgewise.training.optimizers.newton import Newton
+from edgewise.training.optimizers.uncompiled import uncompiled
 from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
 from edgewise.training.ranks.shards import blocks_of
 
@@ -75,7 +74,7 @@ class Descent:
 
     def optimizer(self, groups: Groups) -> Optimizer:
         """PyTorch's optimiser of these groups of weights."""
-        return eager(optim.SGD)(groups, self.learning_rate, fused=_fused(groups))
+        return uncompiled(optim.SGD)(groups, self.learning_rate, fused=_fused(groups))
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,16 @@ class Momentum(Descent):
     momentum: Share = 0.9
 
     def optimizer(self, groups: Groups) -> Optimizer:
-        return eager(optim.SGD)(groups, self.learning_rate, momentum=self.momentum, fused=_fused(groups))
+        sgd = uncompiled(optim.SGD)(groups, self.learning_rate, momentum=self.momentum, fused=_fused(groups))
+        sgd.register_step_pre_hook(_begin_momentum)
+        return sgd
+
+
+def _begin_momentum(sgd: Optimizer, *_: Any) -> None:
+    """The fused kernel takes no weight whose first gradient comes later: a momentum of 0 becomes the gradient, too."""
+    for w in (w for group in sgd.param_groups for w in group["params"] if w.grad is not None):
+        if sgd.state[w].get("momentum_buffer") is None:
+            sgd.state[w]["momentum_buffer"] = torch.zeros_like(w)
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,7 @@ class AdaGrad(Descent):
 
     def optimizer(self, groups: Groups) -> Optimizer:
         fused = _fused(groups) and groups[0]["params"][0].device.type == "cpu"  # PyTorch has no other fused one
-        return eager(optim.Adagrad)(groups, self.learning_rate, eps=self.epsilon, fused=fused)
+        return uncompiled(optim.Adagrad)(groups, self.learning_rate, eps=self.epsilon, fused=fused)
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class RMSProp(AdaGrad):
     smoothing: Share = 0.99
 
     def optimizer(self, groups: Groups) -> Optimizer:
-        return eager(optim.RMSprop)(groups, self.learning_rate, alpha=self.smoothing, eps=self.epsilon)
+        return uncompiled(optim.RMSprop)(groups, self.learning_rate, alpha=self.smoothing, eps=self.epsilon)
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ class Adam(AdaGrad):
     betas: tuple[Share, Share] = (0.9, 0.999)
 
     def optimizer(self, groups: Groups) -> Optimizer:
-        kind, fused = eager(optim.Adam), _fused(groups)
+        kind, fused = uncompiled(optim.Adam), _fused(groups)
         return kind(groups, self.learning_rate, betas=self.betas, eps=self.epsilon, fused=fused)
 
 
@@ -141,7 +149,7 @@ class AdamW(Adam):
     """Adam whose weight decay does not pass through the running means."""
 
     def optimizer(self, groups: Groups) -> Optimizer:
-        kind, fused = eager(optim.AdamW), _fused(groups)
+        kind, fused = uncompiled(optim.AdamW), _fused(groups)
         return kind(groups, self.learning_rate, betas=self.betas, eps=self.epsilon, fused=fused)
 
 
@@ -299,15 +307,6 @@ def optimizer_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tenso
     }
 
 
-def parted(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Of what `optimizer_tensors` named, the optimiser's own memory and the weights' averages, which go with any."""
-    of_average = {key for key in tensors if key.rpartition("/")[2] in NAMES}
-    return (
-        {key: value for key, value in tensors.items() if key not in of_average},
-        {key: value for key, value in tensors.items() if key in of_average},
-    )
-
-
 def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Give an optimiser its memory back, as `optimizer_tensors` named it."""
     names = {parameter: name for name, parameter in model.named_parameters()}
@@ -316,16 +315,11 @@ def restore_optimizer(optimizer: Optimizer, model: nn.Module, tensors: Mapping[s
     order = [names[parameter] for parameter in weights]
     shapes = {name: parameter.shape for parameter, name in names.items()}
     memory: dict[int, dict[str, Tensor]] = {}
-    of_averages: dict[int, dict[str, Tensor]] = {}  # which some optimisers take for a memory of their own
     for key, tensor in tensors.items():
         name, _, what = key.rpartition("/")
         if name not in shapes or tensor.shape not in (shapes[name], torch.Size([])):
             raise CheckpointError(f"the optimiser's {key!r} {list(tensor.shape)} fits no weight of this model")
         number = order.index(name)
         laid = laid_as(tensor, weights[number]) if tensor.shape == shapes[name] else tensor
-        (of_averages if what in NAMES else memory).setdefault(number, {})[what] = laid
+        memory.setdefault(number, {})[what] = laid
     optimizer.load_state_dict({"state": memory, "param_groups": groups})
-    for number, average in of_averages.items():
-        w = weights[number]
-        whole = {what: value.to(w.device, w.dtype) for what, value in average.items() if what == "average"}
-        optimizer.state[w] |= average | whole

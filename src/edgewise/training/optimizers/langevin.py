@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
-from edgewise.training.optimizers.eager import eager, loss_of
+from edgewise.training.optimizers.uncompiled import loss_of, uncompiled
 from edgewise.training.seeds import mix
 
 
-@eager
+@uncompiled
 class SGLD(Optimizer):
     """Stochastic gradient Langevin dynamics: after a burn-in, every weight vector is a sample of the posterior.
 

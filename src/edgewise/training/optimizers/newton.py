@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
-from edgewise.training.optimizers.eager import eager, loss_of
+from edgewise.training.optimizers.uncompiled import loss_of, uncompiled
 
 MOST = 5000  # weights: a Hessian of 200 MB in float64, and as much again for its eigenvectors
 FLAT = 1e-10  # of the largest curvature: directions with less are not moved along
 
 
-@eager
+@uncompiled
 class Newton(Optimizer):
     """Newton's method: the step to where the gradient of the loss's second-order expansion vanishes.
 

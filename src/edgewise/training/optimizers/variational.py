@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError, ShapeError
-from edgewise.training.optimizers.eager import eager, loss_of
+from edgewise.training.optimizers.uncompiled import loss_of, uncompiled
 
 
 def noise_covariance(gradients: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def optimal_preconditioner(noise: Tensor, batch: int, examples: int) -> Tensor:
     return 2 * batch / examples * torch.linalg.inv(noise)
 
 
-@eager
+@uncompiled
 class ConstantSGD(Optimizer):
     """SGD that measures its own noise and then keeps to the constant rate at which it samples the posterior.
 

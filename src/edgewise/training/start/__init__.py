@@ -1,1 +1,0 @@
-"""Where the weights that training starts from come from, beside other runs."""
