@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 
 import networkx
 import pytest
@@ -60,36 +61,52 @@ def test_imports_go_downwards_only() -> None:
     assert [line for path in inside for line in climbs(name_of(path), tree_of(path))] == []
 
 
-def circles(trees: dict[str, ast.Module]) -> list[list[str]]:
-    """The sets of modules that import each other, at import or later: what an empty list says there are none of."""
-    arrows = networkx.DiGraph()
+def circles(trees: dict[str, ast.Module]) -> list[set[str]]:
+    """The sets of files or folders, side by side in one folder, that import each other, at import or later."""
+    folders: defaultdict[str, networkx.DiGraph] = defaultdict(networkx.DiGraph)
     for module, tree in trees.items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                arrows.add_edges_from((module, alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
+            names = imported(node) if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
                 parts = [f"{node.module}.{alias.name}" for alias in node.names]
-                arrows.add_edges_from((module, part if part in trees else node.module) for part in parts)
-    return sorted(sorted(some) for some in networkx.strongly_connected_components(arrows) if len(some) > 1)
+                names = [part if part in trees else str(node.module) for part in parts]
+            for name in names:
+                both = [one.split(".") for one in (module, name)]
+                depth = next((n for n, (a, b) in enumerate(zip(*both, strict=False)) if a != b), min(map(len, both)))
+                if depth and module != name and name != "edgewise":  # whose version anything may ask for
+                    folders[".".join(both[0][:depth])].add_edge(*(".".join(one[: depth + 1]) for one in both))
+    return [some for tree in folders.values() for some in networkx.strongly_connected_components(tree) if len(some) > 1]
 
 
 @pytest.mark.parametrize(
-    ("second", "expected"),
+    ("modules", "expected"),
     [
-        ("import torch", []),
-        ("from edgewise.first import x", [["edgewise.first", "edgewise.second"]]),
-        ("from edgewise import first", [["edgewise.first", "edgewise.second"]]),
-        ("def f():\n    import edgewise.first", [["edgewise.first", "edgewise.second"]]),
-        ("if TYPE_CHECKING:\n    from edgewise.first import x", [["edgewise.first", "edgewise.second"]]),
+        ({"edgewise.b": "import torch"}, []),
+        ({"edgewise.b": "from edgewise.a import x"}, [{"edgewise.a", "edgewise.b"}]),
+        ({"edgewise.b": "def f():\n    from edgewise import a"}, [{"edgewise.a", "edgewise.b"}]),
+        ({"edgewise.b": "if TYPE_CHECKING:\n    import edgewise.a"}, [{"edgewise.a", "edgewise.b"}]),
+        ({"edgewise.b": "from edgewise.c.d import x", "edgewise.c.e": "import edgewise.a"}, [set("abc")]),
+        ({"edgewise.b": "", "edgewise.c.d": "import edgewise.c.e", "edgewise.c.e": "import edgewise.a"}, []),
     ],
 )
-def test_the_circle_checker_sees_modules_that_import_each_other(second: str, expected: list[list[str]]) -> None:
-    trees = {"edgewise.first": "from edgewise.second import y", "edgewise.second": second}
-    assert circles({module: ast.parse(code) for module, code in trees.items()}) == expected
+def test_the_circle_checker_sees_files_and_folders_that_import_each_other(modules, expected) -> None:
+    trees = {name: ast.parse(code) for name, code in {"edgewise.a": "from edgewise.b import y", **modules}.items()}
+    expected = [{one if "." in one else f"edgewise.{one}" for one in some} for some in expected]
+    assert circles(trees) == expected
 
 
-def test_no_modules_import_each_other() -> None:
-    assert circles({name_of(path): tree_of(path) for path in SOURCES}) == []
+KNOWN = [  # what is left to untangle
+    {"edgewise.apps.command", "edgewise.apps.tuning"},
+    {"edgewise.graphs.exchange", "edgewise.graphs.graph", "edgewise.graphs.store"},
+    {"edgewise.interop.dropout", "edgewise.interop.geometric"},
+    {f"edgewise.tasks.{name}" for name in ("graphs", "links", "nodes", "own", "text")},
+    {"edgewise.training.optimizers", "edgewise.training.ranks"},
+]
+
+
+def test_no_files_or_folders_import_each_other() -> None:
+    found = circles({name_of(path): tree_of(path) for path in SOURCES})
+    assert [some for some in found if not any(some <= known for known in KNOWN)] == []
 
 
 def test_every_file_belongs_to_a_floor() -> None:

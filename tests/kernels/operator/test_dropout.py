@@ -5,7 +5,7 @@ import torch
 
 from edgewise.errors import ShapeError
 from edgewise.kernels import dropout
-from edgewise.kernels.operator.dropout import drop
+from edgewise.kernels.operator.dropout import drop, dropped
 from edgewise.native import library
 
 pytestmark = pytest.mark.skipif(library is None, reason="built without the C++ kernels")
@@ -16,6 +16,12 @@ def test_the_expected_share_of_weights_is_dropped(probability):
     mask = drop(torch.ones(2, 100_000, 5), probability, torch.randint(2**62, (1,)))
     error = float((mask == 0).double().mean()) - probability
     assert abs(error) < 4 * (probability * (1 - probability) / mask.numel()) ** 0.5
+
+
+@pytest.mark.parametrize("seed", [7, 2**62 - 5])
+def test_operations_of_pytorch_drop_the_same(seed):
+    x, seed = torch.randn(3, 700), torch.tensor([seed])
+    torch.testing.assert_close(dropped(x, 0.3, seed), drop(x, 0.3, seed))
 
 
 def correlation(x, y):

@@ -2,8 +2,8 @@
 
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cpu import native, tiled
-from edgewise.kernels.backends.cuda import bitmap, ragged, selfcheck, triton
-from edgewise.kernels.backends.torch import dense, factored, flex, reference, segment
+from edgewise.kernels.backends.cuda import bitmap, flex, ragged, selfcheck, triton
+from edgewise.kernels.backends.torch import dense, factored, reference, segment
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend

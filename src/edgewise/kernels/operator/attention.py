@@ -16,6 +16,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.kernels.call import Attend
+from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import check_dropout, drop, seed_for
 from edgewise.kernels.operator.layout import (
     batched,
@@ -29,7 +30,6 @@ from edgewise.kernels.operator.layout import (
     wide,
 )  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments
-from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, Score, Uniform
 
 DOT, ADDITIVE, GATED, NONE = range(4)

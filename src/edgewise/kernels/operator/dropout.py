@@ -97,10 +97,7 @@ def drop(x: Tensor, p: float, seed: Tensor) -> Tensor:
 
 def _compute(own: Drop) -> Tensor:
     if own.x.is_cuda:
-        from edgewise.kernels.backends.cuda.programs import dropout as on_gpu
-
-        with torch.cuda.device_of(own.x):
-            return on_gpu.drop(own.x, own.p, own.seed)
+        return dropped(own.x, own.p, own.seed)
     x, y = own.x.contiguous(), own.empty()
     library.drop(DTYPES[x.dtype], threads(), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())
     return y
@@ -118,18 +115,27 @@ _drop = Operator("drop", Drop, _compute, _gradients, on_cpu=True)
 WORD = 2**32 - 1
 
 
+def dropped(x: Tensor, p: float, seed: Tensor) -> Tensor:
+    """The same as `drop` by PyTorch's operations."""
+    place = torch.arange(x.numel(), device=x.device).view(x.shape)
+    return torch.where(_hash(place, seed) >= int(p * 2**32), x / (1 - p), 0)
+
+
 def drop_pairs(graph: Graph, p_ij: Tensor, p: float, seed: Tensor) -> Tensor:
     """Weights [B, E, H] after dropout, as kernels hash it from a receiver's number and a sender's."""
     batch, _, heads = p_ij.shape
-    low, high = int(seed) & WORD, int(seed) >> 32
     row = torch.arange(batch * heads).view(batch, 1, heads) * graph.num_receivers + graph.receivers.unsqueeze(-1)
-    key = _second(_first(row & WORD, low) ^ high ^ ((row >> 32) * 0x9E3779B9 & WORD))
-    survives = _second(_first(graph.senders, low).unsqueeze(-1) ^ key) >= int(p * 2**32)
+    survives = _second(_first(graph.senders, seed).unsqueeze(-1) ^ _hash(row, seed)) >= int(p * 2**32)
     return p_ij * survives / (1 - p)
 
 
-def _first(x: Tensor, low: int) -> Tensor:
-    x = x ^ low
+def _hash(place: Tensor, seed: Tensor) -> Tensor:
+    """32 bits of a place of 64, with the seed's."""
+    return _second(_first(place & WORD, seed) ^ (seed >> 32) ^ ((place >> 32) * 0x9E3779B9 & WORD))
+
+
+def _first(x: Tensor, seed: Tensor) -> Tensor:
+    x = x ^ (seed & WORD)
     x = (x ^ (x >> 16)) * 0x7FEB352D & WORD
     x = (x ^ (x >> 15)) * 0x846CA68B & WORD
     return x ^ (x >> 16)

@@ -16,6 +16,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
+from edgewise.kernels.operator.composed import extreme, weight_gradient, weighted_sum
 from edgewise.kernels.operator.gradients import by_operations, gradients, is_batched
 from edgewise.kernels.operator.layout import (
     apart,
@@ -30,7 +31,6 @@ from edgewise.kernels.operator.layout import (
     side_by_side,
 )  # fmt: skip
 from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
-from edgewise.kernels.operator.second_derivatives import extreme, weight_gradient, weighted_sum
 
 SUM, MEAN, MAX, MIN = range(4)
 Form = Callable[[Graph], Sequence[Tensor]]  # a graph as kernels read it

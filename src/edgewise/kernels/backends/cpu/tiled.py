@@ -32,6 +32,7 @@ from edgewise.kernels.backends.cpu.tiles import (
     words_of,
 )
 from edgewise.kernels.call import Attend, Call
+from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import check_dropout, drop_pairs, seed_for
 from edgewise.kernels.operator.layout import (
     batched,
@@ -46,7 +47,6 @@ from edgewise.kernels.operator.layout import (
 )  # fmt: skip
 from edgewise.kernels.operator.masked_rows import are_far, are_low, lifted, times_counted, within_reach
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
-from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias
 from edgewise.native import library, threads
 

@@ -22,6 +22,7 @@ from edgewise.kernels.backends.cpu.messages import activations
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
 from edgewise.kernels.operator.attention import DOT, Attention, composed
+from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import check_dropout, drop, seed_for
 from edgewise.kernels.operator.layout import (
     batched,
@@ -37,7 +38,6 @@ from edgewise.kernels.operator.layout import (
 )
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
 from edgewise.kernels.operator.products import SUM, Product
-from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Additive, Dot, EdgeVectors, GatedAdditive, Uniform
 from edgewise.native import library, threads
 

@@ -23,7 +23,7 @@ from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.backends.cuda.programs.building import WINDOW, windows
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.operator import second_derivatives
+from edgewise.kernels.operator import composed
 from edgewise.kernels.operator.layout import empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import Arguments, Operator
 from edgewise.kernels.scores import Dot
@@ -158,7 +158,7 @@ def _attend_gradient(own: WindowsAttentionGradient) -> tuple[Tensor, Tensor, Ten
 def _composed(own: WindowsAttention) -> Tensor:
     """The attention by differentiable operations."""
     graph = Graph.from_csr(own.offsets, own.index.long(), own.k.shape[1])
-    return second_derivatives.attend(graph, own.q, own.k, own.v, Dot(own.scale))
+    return composed.attend(graph, own.q, own.k, own.v, Dot(own.scale))
 
 
 attend_gradient = Operator("attend_windows_gradient", WindowsAttentionGradient, _attend_gradient)

@@ -24,10 +24,10 @@ from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.kinds import BLOCKS, COMPLETE
+from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import drop, seed_for
 from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat
 from edgewise.kernels.operator.operator import Arguments, Operator
-from edgewise.kernels.operator.second_derivatives import attend
 from edgewise.kernels.scores import Dot, EdgeBias, SenderBias
 
 MOST = 128  # nodes of a block

@@ -17,12 +17,12 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Blocks, Causal
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
-from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL
 from edgewise.kernels.operator.layout import flat, heads_first, unflat
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
+from edgewise.native import library
 
 
 class Fit(NamedTuple):
@@ -109,7 +109,7 @@ def yields(call: Call) -> bool:
     as little.
     """
     graph = call.graph
-    others = graph.device.type == "cpu" and call.dtype in DTYPES and KERNELS.present() and not is_transformed()
+    others = graph.device.type == "cpu" and call.dtype in DTYPES and library is not None and not is_transformed()
     if not others:
         return False
     if call.dtype != torch.bfloat16 and not torch.compiler.is_compiling():

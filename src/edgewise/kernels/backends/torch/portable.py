@@ -15,6 +15,7 @@ from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import CAUSAL
 from edgewise.kernels.messages import Filter, Message
+from edgewise.kernels.operator.composed import attention, reduced
 from edgewise.kernels.scores import Additive, Dot, EdgeBias, Kernel, RelativeBias, SenderBias, Uniform
 
 
@@ -26,7 +27,7 @@ def run(call: Call) -> Tensor | tuple[Tensor, ...]:
         return _aggregate(call.graph, call.x, call.weight, call.reduce, call.node_axis)
     if isinstance(call.message, Message):
         return _record(call.graph, call.message, call.reduce)
-    return segment.reduced(call.graph, call.m_ij, call.reduce, -2)
+    return reduced(call.graph, call.m_ij, call.reduce, -2)
 
 
 BACKEND = Backend(
@@ -48,7 +49,7 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, ...]:
         q, k, score = score.as_sums(call.q, call.k.expand(call.k.shape))  # another object than q: one product for each
         call = Attend(call.graph, q, k, call.v, score, call.dropout, call.return_weights)
     if not _is_dense(call):
-        return segment.attention(call)
+        return attention(call)
     return _by_features(call, score) if isinstance(score, Kernel) else _by_pairs(call)
 
 
@@ -118,7 +119,7 @@ def _of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> Tenso
 def _aggregate(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, axis: int) -> Tensor:
     if weight is not None or not graph.is_complete:
         x_j = x.index_select(axis, graph.senders)
-        return segment.reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, reduce, axis)
+        return reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, reduce, axis)
     if reduce in ("sum", "mean"):
         y = x.sum(-2, keepdim=True) if reduce == "sum" else x.sum(-2, keepdim=True) / max(1, graph.num_senders)
     else:
@@ -130,9 +131,9 @@ def _record(graph: Graph, message: Message[Any], reduce: str | None) -> Tensor |
     """The messages as their equation has them, on all edges at once."""
     if isinstance(message, Filter) and message.both_ways:
         (_, there), (transpose, back) = message.directions(graph, message.weights(graph))
-        return segment.reduced(graph, there.on_edges(graph)[0], reduce, -2) + segment.reduced(
+        return reduced(graph, there.on_edges(graph)[0], reduce, -2) + reduced(
             transpose, back.on_edges(transpose)[0], reduce, -2
         )
     parts = zip(message.on_edges(graph), message.reductions(reduce), strict=False)
-    results = tuple(m if how is None else segment.reduced(graph, m, how, -2) for m, how in parts)
+    results = tuple(m if how is None else reduced(graph, m, how, -2) for m, how in parts)
     return results if message.several else results[0]

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
@@ -17,9 +16,8 @@ from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe, listing
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
+from edgewise.kernels.operator import composed
 from edgewise.kernels.operator.gradients import in_own_dtypes
-from edgewise.kernels.operator.layout import widened
-from edgewise.kernels.scores import Dot, Kernel
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
     warnings.simplefilter("ignore")
@@ -104,12 +102,12 @@ def _cost_of_messages(call: Collect) -> Cost:
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     """Compute the call on the graph's edges."""
     if isinstance(call, Attend):
-        return attention(call.with_own_senders().with_equal_heads())
+        return composed.attention(call.with_own_senders().with_equal_heads())
     if isinstance(call, Aggregate):
         return _aggregate(call)
     if isinstance(call.message, Message):
         return messages.run(call, run)
-    return reduced(call.graph, call.m_ij, call.reduce, -2)
+    return composed.reduced(call.graph, call.m_ij, call.reduce, -2)
 
 
 BACKEND = Backend(
@@ -122,58 +120,15 @@ BACKEND = Backend(
 )
 
 
-def attention(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
-    """Attention on the edges; keys and values have as many heads as queries."""
-    graph, score = call.graph, call.score
-    s_ij = _edge_scores(call)  # [*, E, H]
-    if isinstance(score, Kernel):
-        w_ij = s_ij
-    else:
-        top = reduced(graph, s_ij.detach(), "max", -2)  # softmax is unchanged by a shift per receiver
-        top = top.clamp(min=torch.finfo(top.dtype).min)  # of a receiver whose senders are all masked by −∞
-        w_ij = (s_ij - top.index_select(-2, graph.receivers)).exp()
-    total = _sum(graph, w_ij, -2)
-    total = torch.where(total == 0, 1, total)  # a receiver without senders divides 0 by 1
-    v_j = call.v.index_select(-3, graph.senders)  # [*, E, H, D]
-    # Dividing nodes by their total is the softmax, without another tensor of E·H numbers.
-    y = _sum(graph, functional.dropout(w_ij, call.dropout).unsqueeze(-1) * v_j, -3) / total.unsqueeze(-1)
-    y = y.to(call.v.dtype)
-    return (y, w_ij / total.index_select(-2, graph.receivers)) if call.return_weights else y
-
-
-def _edge_scores(call: Attend) -> Tensor:
-    """s_ij on every edge; for `Kernel` the weight itself. At least float32, as exponentials need it."""
-    graph, score = call.graph, call.score
-    bias = score.edge_bias(graph)
-    if not score.needs_ends:
-        shape = (*call.v.shape[:-3], graph.num_edges, call.heads)
-        s_ij = call.v.new_zeros(shape, dtype=call.v.real.dtype)
-    else:
-        (q, k), pairwise = call.ends(), score.pairwise
-        if isinstance(score, Kernel):  # the features of a node are those of all its edges
-            q, k, pairwise = score.feature_map(q), score.feature_map(k), Dot(1.0).pairwise
-        if call.v.dtype == torch.float16:  # whose products may be beyond it before they are scaled
-            q, k = widened(q), widened(k)
-        s_ij = pairwise(q.index_select(-3, graph.receivers), k.index_select(-3, graph.senders))
-    s_ij = widened(s_ij)
-    if bias is None:
-        return s_ij
-    if not isinstance(score, Kernel):
-        return s_ij + bias
-    bias = bias.to(s_ij.dtype)
-    top = reduced(graph, bias.detach(), "max", -2).clamp(min=torch.finfo(bias.dtype).min)  # what is common cancels
-    return s_ij * (bias - top.index_select(-2, graph.receivers)).exp()
-
-
 def _aggregate(call: Aggregate) -> Tensor:
     graph, x, weight = call.graph, call.x, call.weight
     if _is_matrix_product(call):
         by_node = x.movedim(-2, 0)
         y = weighted_sum(graph, weight, by_node.reshape(graph.num_senders, by_node.shape[1:].numel()))
         y = y.reshape(graph.num_receivers, *by_node.shape[1:]).movedim(0, -2)
-        return _divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
+        return composed.divide_by_degree(graph, y, -2) if call.reduce == "mean" else y
     x_j = x.index_select(call.node_axis, graph.senders)
-    return reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
+    return composed.reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
 
 
 def _is_matrix_product(call: Aggregate) -> bool:
@@ -215,50 +170,6 @@ def weighted_sum(graph: Graph, weight: Tensor | None, x: Tensor) -> Tensor:
     """A X by `WeightedSum`."""
     y: Tensor = WeightedSum.apply(graph, weight, x)  # type: ignore[no-untyped-call]
     return y
-
-
-def weighted_values(graph: Graph, w_ij: Tensor, v: Tensor) -> Tensor:
-    """Σ_j w_ij v_j for weights [*, E, H] and values [*, J, H, D]."""
-    return _sum(graph, w_ij.unsqueeze(-1) * v.index_select(-3, graph.senders), -3)
-
-
-def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
-    """Messages summed by receiver, half precisions accumulated in float32."""
-    shape = list(m_ij.shape)
-    shape[axis] = graph.num_receivers
-    wide = widened(m_ij)
-    return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
-
-
-def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
-    """Messages combined by receiver."""
-    if reduce == "sum":
-        return _sum(graph, m_ij, axis)
-    if reduce == "mean":
-        y = _divide_by_degree(graph, _sum(graph, widened(m_ij), axis), axis)
-        return y.to(m_ij.dtype) if m_ij.is_floating_point() else y  # a mean may fit where the sum does not
-    shape = list(m_ij.shape)
-    shape[axis] = graph.num_receivers
-    index = graph.receivers.reshape(-1, *[1] * (-axis - 1)).expand_as(m_ij)
-    # A start that equals no message: PyTorch would give it a share of the gradient, even with include_self=False.
-    start = m_ij.new_full(shape, float("nan") if m_ij.is_floating_point() else 0)
-    best = start.scatter_reduce(axis, index, m_ij, "amax" if reduce == "max" else "amin", include_self=False)
-    return torch.where(_has_senders(graph).reshape(-1, *[1] * (-axis - 1)), best, best.new_zeros(()))
-
-
-def _divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:
-    return y / degrees(graph).reshape(-1, *[1] * (-axis - 1))
-
-
-@cached
-def degrees(graph: Graph) -> Tensor:
-    """The number of senders of each receiver, 1 where there are none."""
-    return graph.in_degrees().clamp(min=1)
-
-
-@cached
-def _has_senders(graph: Graph) -> Tensor:
-    return graph.in_degrees() > 0
 
 
 @cached

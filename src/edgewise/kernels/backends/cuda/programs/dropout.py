@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-
-BLOCK = 1024
 
 
 @triton.jit
@@ -24,21 +21,3 @@ def survives(bits, place, threshold):
     x = (x ^ (x >> 16)) * 0x21F0AAAD
     x = (x ^ (x >> 15)) * 0xD35A2D97
     return (x ^ (x >> 15)) >= threshold.to(tl.uint32)
-
-
-@triton.jit(do_not_specialize=["count", "threshold"])
-def dropped(x, y, seed, count: tl.int64, threshold: tl.int64, keep: tl.float32, BLOCK: tl.constexpr):
-    """y = x · keep where a number survives, else 0."""
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    scaled = tl.load(x + place, place < count, 0.0).to(tl.float32) * keep
-    scaled = tl.where(survives(tl.load(seed), place, threshold), scaled, 0.0)
-    tl.store(y + place, scaled, place < count)
-
-
-def drop(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
-    """Each number of x [*] zeroed with probability p < 1, the others divided by 1 - p."""
-    x = x.contiguous()
-    y = torch.empty_like(x)
-    programs = -(-x.numel() // BLOCK)
-    dropped[(programs,)](x, y, seed, x.numel(), int(p * 2**32), 1 / (1 - p), BLOCK)
-    return y

@@ -23,7 +23,8 @@ from edgewise import (
     strided,
     window,
 )
-from edgewise.kernels.backends.torch import block_masks, dense, flex
+from edgewise.kernels.backends.cuda import block_masks, flex
+from edgewise.kernels.backends.torch import dense
 from edgewise.kernels.call import Attend
 from edgewise.kernels.choose.machines import ASSUMED
 from edgewise.kernels.choose.planner import candidates

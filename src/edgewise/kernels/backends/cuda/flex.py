@@ -24,8 +24,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import range_count
 from edgewise.kernels.backend import Attention, Backend, Cost, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.backends.torch import segment
-from edgewise.kernels.backends.torch.block_masks import (
+from edgewise.kernels.backends.cuda.block_masks import (
     BLOCK,
     Mod,
     band_of,
@@ -35,6 +34,7 @@ from edgewise.kernels.backends.torch.block_masks import (
     shape_of,
     tiles,
 )
+from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.gradients import by_operations, gradients
 from edgewise.kernels.operator.layout import heads_first, unflat
