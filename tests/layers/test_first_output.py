@@ -1,4 +1,4 @@
-"""What each layer's example is and computes, in training and after: weights and draws stay what they are."""
+"""What each layer's example is and computes, in training and after."""
 
 from collections.abc import Iterator
 

@@ -5,7 +5,7 @@ PyTorch's.
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy
 import pytest
@@ -191,7 +191,6 @@ PARTS_OF: dict[str, Any] = {
 # PyTorch's own constructors, and layers of nothing but other layers.
 OTHERS = {"BatchNorm", "FactorisedAttention", "EdgeUpdate", "GraphNetwork", "Marked", "VirtualNode", "EdgeConv"}
 OTHERS |= {"JumpingKnowledge", "NodeUpdate", "WholeUpdate", "GroupPooling", "MaxReadout", "MeanReadout", "SumReadout"}
-NUMBERS = ("int", "float", "int | None", "float | None")
 WRONG = {
     "int": [2.5, -1, True, "3", [1], numpy.bool_(True), 1 << 70],
     "float": ["0.5", True, math.nan, math.inf, [1.0]],
@@ -206,14 +205,13 @@ def arguments() -> Iterator[tuple[str, type, dict[str, Any], str, list[Any]]]:
         )
         if not known or name in OTHERS:
             continue
-        parameters = inspect.signature(layer).parameters.values()
+        hints, parameters = get_type_hints(layer.__init__), inspect.signature(layer).parameters.values()
         right = {p.name: PARTS_OF.get(p.name, 4) for p in parameters if p.default is p.empty}
         for p in parameters:
-            annotation = inspect.formatannotation(p.annotation).strip("'")
-            if annotation in NUMBERS:
-                kind = annotation.removesuffix(" | None")
-                wrong = WRONG[p.name if p.name in WRONG else kind]
-                yield name, layer, right, p.name, wrong if "None" in annotation else [*wrong, None]
+            for kind in (int, float):
+                if hints[p.name] in (kind, kind | None):
+                    wrong = WRONG[p.name if p.name in WRONG else kind.__name__]
+                    yield name, layer, right, p.name, [*wrong, None] if hints[p.name] is kind else wrong
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Share, require
+from edgewise.configuration import Count, Share
 from edgewise.errors import ConfigError, ShapeError, a_kind
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Dot, attend
@@ -15,7 +15,8 @@ from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary, sender_positions
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_dense, check_features
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear, check_dense, check_features
 from edgewise.layers.plain.sides import check_nodes
 
 
@@ -115,7 +116,7 @@ KeysAndValues = tuple[Tensor, Tensor]  # keys and values of senders, [*, J, H, C
 Grouping = TypeVar("Grouping", bound=nn.Module)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Layer):
     """Multi-head scaled dot-product attention, in which receiver i attends to the senders that the graph gives it.
 
     Equation    HA_h = softmax_{j ∈ N(i)}( q_i·k_j / √d_head ) v_j,  q, k, v = X W_Q,h, X W_K,h, X W_V,h    (4.10)
@@ -147,25 +148,23 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self,
-        width: int,
-        heads: int,
+        width: Count,
+        heads: Count,
         *,
-        key_value_heads: int | None = None,
+        key_value_heads: Count | None = None,
         rotary: Rotary | None = None,
         bias: bool = True,
-        dropout: float = 0.0,
+        dropout: Share = 0.0,
     ) -> None:
         super().__init__()
         shared = heads if key_value_heads is None else key_value_heads
-        require(self, Count, width=width, heads=heads, key_value_heads=shared)
-        require(self, Share, dropout=dropout)
         if width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
         if heads % shared:
             raise ConfigError(f"{shared} key/value heads do not divide {heads} heads")
         self.channels = width // heads
         self.split = (heads, shared, shared)
-        self.projection = nn.Linear(width, sum(self.split) * self.channels, bias)
+        self.projection = Linear(width, sum(self.split) * self.channels, bias)
         self.output = nn.Linear(width, width, bias)
         self.rotary = rotary
         self.dropout = dropout
@@ -211,7 +210,6 @@ class MultiHeadAttention(nn.Module):
     def _self_ends(self, graph: Graph, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         heads, shared, _ = self.split
         check_nodes(graph, x)
-        check_features(x, self.projection.weight)
         qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
         if self.rotary is None:
             q, k, v = qkv.split(self.split, -2)
@@ -288,12 +286,11 @@ class GroupedAttention(PositionalAttention, Generic[Grouping]):
         heads: int,
         grouping: Grouping | None = None,
         *,
-        size: int = 32,
+        size: Count = 32,
         rotary: Rotary | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__(width, heads, rotary=rotary, bias=bias)
-        require(self, Count, size=size)
         self.grouping = self.default_grouping() if grouping is None else grouping
         self.size = size
 

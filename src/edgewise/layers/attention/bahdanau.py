@@ -3,17 +3,18 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_dense
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense, Linear
+from edgewise.layers.plain.sides import NodeRows
 
 Memory = tuple[Tensor, Tensor]  # U h_j and h_j of the senders, with an axis for heads, [*, J, 1, C] each
 
 
-class BahdanauAttention(nn.Module):
+class BahdanauAttention(Layer):
     """Additive attention: how well a receiver's state fits a sender's is what a small network says of both.
 
     Equation    s_ij = vᵀ tanh(W x_i + U h_j);  c_i = Σ_{j ∈ N(i)} softmax_j(s_ij) h_j
@@ -34,20 +35,17 @@ class BahdanauAttention(nn.Module):
         [[3.0]]
     """
 
-    def __init__(self, width: int, memory: int, hidden: int) -> None:
+    def __init__(self, width: Count, memory: Count, hidden: Count) -> None:
         super().__init__()
-        require(self, Count, width=width, memory=memory, hidden=hidden)
         self.query = Linear(width, hidden, bias=False)
         self.key = Linear(memory, hidden)
         self.score = nn.Linear(hidden, 1, bias=False)
 
-    def forward(self, graph: Graph, x: Tensor, senders: Tensor) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows, senders: Dense) -> Tensor:
         return self.read(graph, x, self.keys_and_values(senders))
 
     def keys_and_values(self, senders: Tensor) -> Memory:
         """U h_j + b and h_j, which serve many calls of `read`."""
-        check_dense(senders)
         return self.key(senders).unsqueeze(-2), senders.unsqueeze(-2)
 
     def read(self, graph: Graph, x: Tensor, memory: Memory) -> Tensor:

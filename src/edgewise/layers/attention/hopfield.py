@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Positive, Real, require
+from edgewise.configuration import Count, Positive, Real
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.checks import shown
@@ -17,8 +17,9 @@ from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import SparseRows
 
 
 class BinaryHopfield:
@@ -159,8 +160,7 @@ class ContinuousHopfield:
         [[1.0, 0.0]]
     """
 
-    def __init__(self, patterns: Tensor, beta: float) -> None:
-        require(self, Positive, beta=beta)
+    def __init__(self, patterns: Tensor, beta: Positive) -> None:
         self.patterns = patterns
         self.beta = beta
 
@@ -225,17 +225,15 @@ class HopfieldAttention(MultiHeadAttention):
         self,
         width: int,
         heads: int,
-        steps: int = 3,
-        beta: float | None = None,
+        steps: Count = 3,
+        beta: Real | None = None,
         *,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        require(self, Count, steps=steps)
         self.steps = steps
         self.beta = self.channels**-0.5 if beta is None else beta
-        require(self, Real, beta=self.beta)
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         return Dot(scale=self.beta)
@@ -249,7 +247,7 @@ class HopfieldAttention(MultiHeadAttention):
         return HopfieldAttention(4, 2, dropout=0.5), graph, (torch.randn(4, 4),)
 
 
-class HopfieldPooling(nn.Module):
+class HopfieldPooling(Layer):
     """One vector for each graph: the values of the nodes that resemble a learned query.
 
     Equation    ξ ← Σ_{i ∈ V_g} softmax_i(β ξ·k_i) k_i, steps − 1 times from ξ = q
@@ -269,9 +267,8 @@ class HopfieldPooling(nn.Module):
         [[3.0]]
     """
 
-    def __init__(self, width: int, heads: int = 1, steps: int = 1, beta: float | None = None) -> None:
+    def __init__(self, width: Count, heads: Count = 1, steps: Count = 1, beta: Real | None = None) -> None:
         super().__init__()
-        require(self, Count, width=width, heads=heads, steps=steps)
         if width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
         self.query = nn.Parameter(torch.empty(heads, width // heads))
@@ -279,14 +276,12 @@ class HopfieldPooling(nn.Module):
         self.output = nn.Linear(width, width)
         self.steps = steps
         self.beta = (width // heads) ** -0.5 if beta is None else beta
-        require(self, Real, beta=self.beta)
         nn.init.normal_(self.query)
         for linear in (self.projection, self.output):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, sparse=True)
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
         nodes = graph.membership()
         k, v = self.projection(x).unflatten(-1, (2, *self.query.shape)).unbind(-3)
         q = self.query.to(k.dtype).expand(*x.shape[:-2], nodes.num_receivers, *self.query.shape)
@@ -298,7 +293,7 @@ class HopfieldPooling(nn.Module):
         return HopfieldPooling(4, 2, steps=2), Graph.batch([complete(3), complete(2)]), (torch.randn(5, 4),)
 
 
-class HopfieldLookup(nn.Module):
+class HopfieldLookup(Layer):
     """Every node looks up a memory whose keys and values are learned.
 
     Equation    z_i = Σ_m softmax_m(β q_i·k_m) v_m,  q = x W_Q, after steps − 1 steps of retrieval among the k
@@ -319,10 +314,9 @@ class HopfieldLookup(nn.Module):
     """
 
     def __init__(
-        self, width: int, heads: int = 1, memories: int = 16, steps: int = 1, beta: float | None = None
+        self, width: Count, heads: Count = 1, memories: Count = 16, steps: Count = 1, beta: Real | None = None
     ) -> None:
         super().__init__()
-        require(self, Count, width=width, heads=heads, memories=memories, steps=steps)
         if width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
         channels = width // heads
@@ -331,10 +325,8 @@ class HopfieldLookup(nn.Module):
         self.values = nn.Parameter(torch.randn(memories, heads, channels) * channels**-0.5)
         self.steps = steps
         self.beta = channels**-0.5 if beta is None else beta
-        require(self, Real, beta=self.beta)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, sparse=True)
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
         memories, heads, channels = self.keys.shape
         lookup = _lookup(graph, memories)
         q = self.query(x).unflatten(-1, (heads, channels))

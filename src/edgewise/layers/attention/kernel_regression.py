@@ -3,14 +3,15 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Positive, require
+from edgewise.configuration import Positive
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Gaussian, attend
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.sides import NodeRows
 
 
-class KernelRegression(nn.Module):
+class KernelRegression(Layer):
     """Nadaraya-Watson regression: the value at a query is the mean of the known values, each weighted by its nearness.
 
     Equation    v̂_i = Σ_{j ∈ N(i)} a(q_i, k_j) v_j,  a(q_i, k_j) ∝ exp(−‖q_i − k_j‖² / 2σ²), adding up to 1    (4.1)
@@ -29,14 +30,11 @@ class KernelRegression(nn.Module):
         tensor([11.8243], grad_fn=<SelectBackward0>)
     """
 
-    def __init__(self, sigma: float = 1.0) -> None:
+    def __init__(self, sigma: Positive = 1.0) -> None:
         super().__init__()
-        require(self, Positive, sigma=sigma)
         self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
 
-    def forward(self, graph: Graph, x: Tensor, v: Tensor) -> Tensor:
-        check_nodes(graph, x)
-        check_nodes(graph, v, name="v")
+    def forward(self, graph: Graph, x: NodeRows, v: NodeRows) -> Tensor:
         x = x.unsqueeze(-2)
         return attend(graph, x, x, v.unsqueeze(-2), Gaussian(self.log_sigma.exp())).squeeze(-2)
 

@@ -6,14 +6,14 @@ Linear attention takes a simple φ; the Performer draws one at random, so that �
 """
 
 from functools import partial
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.rule import Causal
 from edgewise.kernels import Kernel
@@ -21,9 +21,12 @@ from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_dense, check_real, check_width
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Wide
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.uncompiled import uncompiled
+
+Vectors = Annotated[Tensor, Wide("channels")]
 
 
 class LinearAttention(MultiHeadAttention):
@@ -98,7 +101,7 @@ def projections(
     return (q.mT * draw().norm(dim=-1).unsqueeze(-1)).flatten(1, 2)[:, :count]
 
 
-class PositiveFeatures(nn.Module):
+class PositiveFeatures(Layer):
     """FAVOR+: random features that are positive, with φ(x)·φ(y) = exp(x·y) on average.
 
     Equation    φ(x) = exp(−‖x‖² / 2) / √m · (exp(ω_1·x), ..., exp(ω_m·x)),  ω ~ N(0, I)    (Lemma 1)
@@ -120,23 +123,19 @@ class PositiveFeatures(nn.Module):
     omega: Tensor
     drawn: Tensor
 
-    def __init__(self, channels: int, count: int = 64, orthogonal: bool = True) -> None:
+    def __init__(self, channels: Count, count: Count = 64, orthogonal: bool = True) -> None:
         super().__init__()
-        require(self, Count, channels=channels, count=count)
-        self.orthogonal = orthogonal
+        self.channels, self.orthogonal = channels, orthogonal
         self.register_buffer("omega", torch.empty(count, channels))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
         if not self.drawn.is_meta:
             self.redraw()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Vectors) -> Tensor:
         return (self.angles(x) - x.square().sum(-1, keepdim=True) / 2).exp() / len(self.omega) ** 0.5
 
     def angles(self, x: Tensor) -> Tensor:
         """ω·x, [..., m]."""
-        check_dense(x)
-        check_width(x, self.omega)
-        check_real(x)
         return x @ self.omega.T.to(x.dtype)
 
     @torch.no_grad()
@@ -166,7 +165,7 @@ class HyperbolicFeatures(PositiveFeatures):
         True
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Vectors) -> Tensor:
         a, half = self.angles(x), x.square().sum(-1, keepdim=True) / 2
         return torch.cat([a - half, -a - half], -1).exp() / (2 * len(self.omega)) ** 0.5
 
@@ -181,7 +180,7 @@ class TrigonometricFeatures(PositiveFeatures):
     Reference   Rahimi & Recht, 2007; Choromanski et al., 2021, (5)
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Vectors) -> Tensor:
         a = self.angles(x)
         return torch.cat([a.sin(), a.cos()], -1) * (x.square().sum(-1, keepdim=True) / 2).exp() / len(self.omega) ** 0.5
 
@@ -195,7 +194,7 @@ class ReLUFeatures(PositiveFeatures):
     Reference   Choromanski et al., 2021, §4 ("Performer-ReLU")
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Vectors) -> Tensor:
         return (self.angles(x).relu() + 1e-3) / len(self.omega) ** 0.5
 
 

@@ -3,15 +3,16 @@
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.sides import check_nodes
@@ -19,7 +20,7 @@ from edgewise.layers.plain.uncompiled import uncompiled
 from edgewise.layers.plain.unit import unit
 
 
-class AngularHash(nn.Module):
+class AngularHash(Layer):
     """Labels that vectors of similar direction are likely to share, by random rotations.
 
     Equation    h_r(x) = argmax([x R_r ; −x R_r]),  R_r [C, buckets / 2] ~ N(0, 1)
@@ -40,9 +41,8 @@ class AngularHash(nn.Module):
     rotations: Tensor
     drawn: Tensor
 
-    def __init__(self, channels: int, buckets: int = 16, rounds: int = 2) -> None:
+    def __init__(self, channels: Count, buckets: Count = 16, rounds: Count = 2) -> None:
         super().__init__()
-        require(self, Count, channels=channels, buckets=buckets, rounds=rounds)
         if buckets > 1 and buckets % 2:
             raise ConfigError(f"AngularHash: buckets must be 1 or even, not {buckets}")
         self.register_buffer("rotations", torch.empty(rounds, channels, buckets // 2))

@@ -3,20 +3,22 @@
 A receiver i of a graph sits at position `graph.offset + i`; in a batch of graphs every member starts at 0.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Positive, require
+from edgewise.configuration import Count, Positive
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
-from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import check_dense, check_real
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense
+from edgewise.layers.plain.sides import Rows
+
+Positioned = Annotated[Tensor, Rows("channels")]  # features that get a vector of their width added
 
 
 def batch_of(graph: Graph) -> Graph:
@@ -61,7 +63,7 @@ def sender_positions(graph: Graph) -> Tensor:
     return torch.arange(graph.num_senders, device=graph.device) - first.repeat_interleave(sizes)
 
 
-class Sinusoidal(nn.Module):
+class Sinusoidal(Layer):
     """Sinusoidal positions: adds waves of geometrically growing length to the features.
 
     Equation    x_p + PE_p,  PE_(p, 2c) = sin(p / 10000^(2c/d)),  PE_(p, 2c+1) = cos(p / 10000^(2c/d))
@@ -81,18 +83,14 @@ class Sinusoidal(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, channels: int, base: float = 10000.0) -> None:
+    def __init__(self, channels: Count, base: Positive = 10000.0) -> None:
         super().__init__()
-        require(self, Count, channels=channels)
-        require(self, Positive, base=base)
         if channels % 2:
             raise ConfigError(f"sinusoidal positions come in pairs (sin, cos): channels={channels} must be even")
         self.channels = channels
         self.base = base
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.channels)
-        check_real(x)
+    def forward(self, graph: Graph, x: Positioned) -> Tensor:
         return x + _waves(graph, self.channels, self.base).to(x.dtype)
 
     @staticmethod
@@ -100,7 +98,7 @@ class Sinusoidal(nn.Module):
         return Sinusoidal(4), causal(5), (torch.randn(5, 4),)
 
 
-class Learned(nn.Module):
+class Learned(Layer):
     """Learned positions: adds a trained vector per position to the features.
 
     Equation    x_p + W_p
@@ -120,14 +118,13 @@ class Learned(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, length: int, channels: int) -> None:
+    def __init__(self, length: Count, channels: Count) -> None:
         super().__init__()
-        require(self, Count, length=length, channels=channels)
+        self.channels = channels
         self.weight = nn.Parameter(torch.empty(length, channels))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.weight.shape[1], self.weight)
+    def forward(self, graph: Graph, x: Positioned) -> Tensor:
         single = graph.sizes.shape[0] == 1 and isinstance(graph.offset, int)  # no symbol, as in an exported program
         stop = graph.offset + graph.num_receivers if single else _longest(graph)
         if stop > len(self.weight):
@@ -140,7 +137,7 @@ class Learned(nn.Module):
         return Learned(8, 4), causal(5), (torch.randn(5, 4),)
 
 
-class Rotary(nn.Module):
+class Rotary(Layer):
     """Rotary positions: turns each pair of channels of a query or key by an angle that grows with its position.
 
     Equation    R_p x: (x_c, x_{c+d/2}) turned by the angle p θ_c,  θ_c = base^(-2c/d),  c < d/2,
@@ -165,22 +162,17 @@ class Rotary(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, channels: int, base: float = 10000.0, stretch: float = 1.0) -> None:
+    def __init__(self, channels: Count, base: Positive = 10000.0, stretch: Positive = 1.0) -> None:
         super().__init__()
-        require(self, Count, channels=channels)
-        require(self, Positive, base=base, stretch=stretch)
         if channels % 2:
             raise ConfigError(f"rotary positions turn pairs of channels: channels={channels} must be even")
         self.channels, self.base, self.stretch = channels, base, stretch
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_graph(graph, x)
-        check_dense(x)
+    def forward(self, graph: Graph, x: Dense) -> Tensor:
         if x.ndim < 3 or x.shape[-3] != graph.num_receivers or x.shape[-1] != self.channels:
             wanted = f"[*, {graph.num_receivers}, H, {self.channels}], a row for each of the graph's receivers"
             raise ShapeError(f"queries or keys to turn are {list(x.shape)}, but must be {wanted}")
         same_device("x", x, graph.device)
-        check_real(x)
         return _turned(x, *_turns(graph, self.channels, self.base, self.stretch, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:

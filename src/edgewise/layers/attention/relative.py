@@ -246,14 +246,13 @@ class ShawAttention(PositionalAttention):
         self,
         width: int,
         heads: int,
-        reach: int = 16,
+        reach: Count = 16,
         *,
         key_value_heads: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, key_value_heads=key_value_heads, bias=bias, dropout=dropout)
-        require(self, Count, reach=reach)
         self.reach = reach
         self.a_key = nn.Parameter(torch.empty(2 * reach + 1, self.channels))
         self.a_value = nn.Parameter(torch.empty(2 * reach + 1, self.channels))

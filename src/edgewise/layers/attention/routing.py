@@ -1,21 +1,22 @@
 """Attention inside clusters of queries and keys, whose centres follow them as they are learned."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from edgewise.configuration import Count, Portion, require
+from edgewise.configuration import Count, Portion
 from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
 from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
-class Centroids(nn.Module):
+class Centroids(Layer):
     """Directions that vectors gather around, a set for each head; online spherical k-means.
 
     Equation    c(x) = argmax_c near_c(x),  near_c(x) = ⟨LN(x), μ_c⟩ / ‖μ_c‖
@@ -43,10 +44,8 @@ class Centroids(nn.Module):
 
     means: Tensor
 
-    def __init__(self, heads: int, channels: int, count: int = 8, decay: float = 0.999) -> None:
+    def __init__(self, heads: Count, channels: Count, count: Count = 8, decay: Portion = 0.999) -> None:
         super().__init__()
-        require(self, Count, heads=heads, channels=channels, count=count)
-        require(self, Portion, decay=decay)
         self.decay = decay
         self.register_buffer("means", functional.layer_norm(torch.randn(heads, count, channels), (channels,)))
         self._states = States[Tensor]()  # the means that a call read

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Positive, require
+from edgewise.configuration import Count, Positive
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, laid_out
 from edgewise.graphs import forms as lowering
@@ -16,6 +16,7 @@ from edgewise.graphs.rule import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -45,7 +46,7 @@ def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = Fals
     return log.exp() * allowed
 
 
-class BlockSort(nn.Module):
+class BlockSort(Layer):
     """Which block each block attends to, as a soft permutation: S_ab is the share of block b in what block a gets.
 
     Equation    S = sinkhorn((R + ε) / τ),  R_ab = x̄_aᵀ W x̄_b,  ε ~ Gumbel while training, else 0
@@ -58,10 +59,8 @@ class BlockSort(nn.Module):
     Reference   Tay, Bahri, Yang, Metzler & Juan, "Sparse Sinkhorn attention", 2020, §3.1
     """
 
-    def __init__(self, heads: int, channels: int, temperature: float = 0.75, iterations: int = 8) -> None:
+    def __init__(self, heads: Count, channels: Count, temperature: Positive = 0.75, iterations: Count = 8) -> None:
         super().__init__()
-        require(self, Count, heads=heads, channels=channels, iterations=iterations)
-        require(self, Positive, temperature=temperature)
         self.temperature, self.iterations = temperature, iterations
         self.W = nn.Parameter(torch.randn(heads, channels, channels) / channels)
 

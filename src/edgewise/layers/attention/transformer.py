@@ -1,17 +1,18 @@
 """Transformer blocks: attention over a graph, then a feed-forward network, with residuals and normalisation."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Share, chosen, require
+from edgewise.configuration import Count, Share, chosen
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, check_alike, check_dense, check_width
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
@@ -55,7 +56,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Layer):
     """The block's two-layer perceptron; called `feed_forward(x)`, node by node.
 
     Equation    MLP(Y) = σ(Y W_up + b_up) W_down + b_down    (4.13)
@@ -72,9 +73,8 @@ class FeedForward(nn.Module):
         [[3.0]]
     """
 
-    def __init__(self, width: int, hidden: int, activation: str = "gelu", bias: bool = True) -> None:
+    def __init__(self, width: Count, hidden: Count, activation: str = "gelu", bias: bool = True) -> None:
         super().__init__()
-        require(self, Count, width=width, hidden=hidden)
         self.up = Linear(width, hidden, bias)
         self.down = Linear(hidden, width, bias)
         self.activation = chosen("activation", activation, ACTIVATIONS)
@@ -83,7 +83,7 @@ class FeedForward(nn.Module):
         return self.down(self.activation(self.up(x)))
 
 
-class GatedFeedForward(nn.Module):
+class GatedFeedForward(Layer):
     """The gated feed-forward network SwiGLU, or another by its gate; called `feed_forward(x)`, node by node.
 
     Equation    (Swish(x W) ⊙ x V) W_2,  Swish(t) = t · sigmoid(t)
@@ -100,9 +100,8 @@ class GatedFeedForward(nn.Module):
         tensor([[1.4621]], grad_fn=<MmBackward0>)
     """
 
-    def __init__(self, width: int, hidden: int, bias: bool = True, activation: str = "silu") -> None:
+    def __init__(self, width: Count, hidden: Count, bias: bool = True, activation: str = "silu") -> None:
         super().__init__()
-        require(self, Count, width=width, hidden=hidden)
         self.activation = chosen("activation", activation, ACTIVATIONS)
         self.gate_and_value = Linear(width, 2 * hidden, bias)
         self.down = Linear(hidden, width, bias)
@@ -122,17 +121,22 @@ def check_normed(norm: nn.Module, x: Tensor) -> None:
         check_alike(x, weight)
 
 
-class TransformerBlock(nn.Module):
+def _normed(layer: Any, graph: Any, name: str, x: Any) -> None:
+    check_normed(layer.norms[0] if hasattr(layer, "norms") else layer.norm_1, x)
+
+
+Normed = Annotated[Tensor, _normed]  # what a block's first norm reads
+
+
+class TransformerBlock(Layer):
     """Attention and a feed-forward network, each with a residual and a norm, whose place a subclass chooses."""
 
     unbiased: ClassVar[bool] = False
 
     def __init__(
-        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
+        self, width: Count, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: Share = 0.0
     ) -> None:
         super().__init__()
-        require(self, Count, width=width)
-        require(self, Share, dropout=dropout)
         self.norm_1 = chosen("norm", norm, NORMS)(width)
         self.attention = attention
         self.norm_2 = chosen("norm", norm, NORMS)(width)
@@ -168,8 +172,7 @@ class PreNormBlock(TransformerBlock):
         torch.Size([3, 4])
     """
 
-    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_normed(self.norm_1, x)
+    def forward(self, graph: Graph, x: Normed, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
         x = x + self._attended(graph, self.norm_1(x), cache, e)
         return x + self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -196,8 +199,7 @@ class PostNormBlock(TransformerBlock):
         tensor(True)
     """
 
-    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_dense(x)
+    def forward(self, graph: Graph, x: Normed, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self.norm_2(x + self._drop(self.feed_forward(x)))
 
@@ -232,8 +234,7 @@ class OneResidualBlock(TransformerBlock):
         super().__init__(width, attention, feed_forward, norm, dropout)
         self.norm_2 = nn.Identity()
 
-    def forward(self, graph: Graph, x: Tensor, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
-        check_dense(x)
+    def forward(self, graph: Graph, x: Normed, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
         x = self.norm_1(x + self._attended(graph, x, cache, e))
         return self._drop(self.feed_forward(self.norm_2(x)))
 
@@ -276,9 +277,8 @@ class PreNormDecoderBlock(TransformerBlock):
         self.norm_3 = chosen("norm", norm, NORMS)(width)
 
     def forward(
-        self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
+        self, graph: Graph, x: Normed, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
-        check_normed(self.norm_1, x)
         x = x + self._drop(self.attention(graph, self.norm_1(x), cache=cache))
         x = x + self._drop(cross_attention(self.cross, sources or graph, self.norm_2(x), memory))
         return x + self._drop(self.feed_forward(self.norm_3(x)))
@@ -310,9 +310,8 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     """
 
     def forward(
-        self, graph: Graph, x: Tensor, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
+        self, graph: Graph, x: Normed, memory: Memory, sources: Graph | None = None, cache: Cache | None = None
     ) -> Tensor:
-        check_dense(x)
         x = self.norm_1(x + self._drop(self.attention(graph, x, cache=cache)))
         x = self.norm_2(x + self._drop(cross_attention(self.cross, sources or graph, x, memory)))
         return self.norm_3(x + self._drop(self.feed_forward(x)))

@@ -6,15 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
 from edgewise.layers.plain.examples import Example, example_graph, small_example
-from edgewise.layers.plain.linear import SparseFeatures, check_features
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import Sides, both_sides, check_nodes
+from edgewise.layers.plain.sides import Sides, SparseRows, both_sides, dense
 
 
 def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetwork:
@@ -41,7 +42,7 @@ def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetw
     return mlp.message(functional.linear(x, own - offset, first.bias), functional.linear(x_j, offset))
 
 
-class EdgeConv(nn.Module):
+class EdgeConv(Layer):
     """Edge convolution: the largest of a perceptron's results over a node's edges, channel by channel.
 
     Equation    x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
@@ -66,7 +67,7 @@ class EdgeConv(nn.Module):
         self.mlp = mlp
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
-        x_i, x_j = both_sides(graph, x, lambda side: side if isinstance(side, Tensor) else side.to_dense())
+        x_i, x_j = both_sides(graph, x, dense)
         return collect(graph, edge_message(self.mlp, x_i, x_j), "max")
 
     @staticmethod
@@ -74,7 +75,7 @@ class EdgeConv(nn.Module):
         return small_example(EdgeConv(MLP([6, 5, 4], "tanh")))
 
 
-class DynamicEdgeConv(nn.Module):
+class DynamicEdgeConv(Layer):
     """Edge convolution on the graph of nearest neighbours in feature space, drawn anew at every layer.
 
     Equation    N(i) = the k nodes of i's own graph whose x_j are nearest to x_i, i included
@@ -97,15 +98,13 @@ class DynamicEdgeConv(nn.Module):
 
     local: ClassVar[bool] = False
 
-    def __init__(self, mlp: MLP, k: int) -> None:
+    def __init__(self, mlp: MLP, k: Count) -> None:
         super().__init__()
-        require(self, Count, k=k)
         self.mlp = mlp
         self.k = k
 
-    def forward(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
-        check_nodes(graph, x, sparse=True)
-        x = x.to_dense() if isinstance(x, SparseFeatures) else x
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
+        x = dense(x)
         rows = x.reshape(-1, x.shape[-1])
         members = x.shape[:-2].numel()
         sizes = graph.sizes.repeat(members) if members else graph.sizes.new_zeros(1)

@@ -1,22 +1,23 @@
 """E(n)-equivariant graph networks: features that no rotation changes, and positions that turn with the input's."""
 
 from dataclasses import replace
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Natural, chosen, require
-from edgewise.errors import ShapeError
+from edgewise.configuration import Count, Natural, chosen
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
-from edgewise.layers.geometric.geometry import beside, check_places, displacements, squared_lengths
+from edgewise.layers.geometric.geometry import beside, displacements, squared_lengths
 from edgewise.layers.plain.examples import Example, example_graph, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
-from edgewise.layers.plain.sides import check_edges, check_nodes, in_one_batch
+from edgewise.layers.plain.sides import Edges, NodeRows, Places, check_nodes, in_one_batch
 
 
-class EdgeMLP(nn.Module):
+class EdgeMLP(Layer):
     """A message that reads both ends of its edge: an MLP on the concatenation [h_i ‖ h_j ‖ a_ij], which is never built.
 
     Equation    m_ij = σ(W_2 σ(W_1 [h_i ‖ h_j ‖ a_ij] + b_1) + b_2)
@@ -25,10 +26,8 @@ class EdgeMLP(nn.Module):
     Cost        O(N C hidden + E hidden²), instead of O(E C hidden + E hidden²)
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
+    def __init__(self, channels: Count, hidden: Count, edges: Natural = 0, activation: str = "silu") -> None:
         super().__init__()
-        require(self, Count, channels=channels, hidden=hidden)
-        require(self, Natural, edges=edges)
         self.receiver = Linear(channels, hidden)
         self.sender = Linear(channels, hidden, bias=False)
         self.edge = Linear(edges, hidden, bias=False) if edges else None
@@ -50,7 +49,7 @@ def _positions_mlp(hidden: int, activation: str) -> MLP:
     return begin_small(MLP([hidden, hidden, 1], activation))
 
 
-class MessageNetwork(nn.Module):
+class MessageNetwork(Layer):
     """Message passing with networks on edges and nodes: what EGNN is without its geometry.
 
     Equation    m_ij = φ_e(h_i, h_j, a_ij);  h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} m_ij)    (2)
@@ -68,20 +67,12 @@ class MessageNetwork(nn.Module):
         torch.Size([2, 3])
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
+    def __init__(self, channels: Count, hidden: Count, edges: Natural = 0, activation: str = "silu") -> None:
         super().__init__()
-        require(self, Count, channels=channels, hidden=hidden)
-        require(self, Natural, edges=edges)
         self.phi_e = EdgeMLP(channels, hidden, edges, activation)
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
-    def forward(self, graph: Graph, h: Tensor, a_ij: Tensor | None = None) -> Tensor:
-        check_nodes(graph, h, name="h")
-        read = 0 if self.phi_e.edge is None else self.phi_e.edge.weight.shape[1]
-        if a_ij is not None:
-            check_edges(graph, a_ij, read)
-        elif read:
-            raise ShapeError(f"a layer with edges={read} needs a_ij [*, E, {read}], in the graph's edge order")
+    def forward(self, graph: Graph, h: NodeRows, a_ij: Annotated[Tensor | None, Edges("phi_e.edge")] = None) -> Tensor:
         m_i = collect(graph, self.phi_e(h, a_ij))
         return h + self.phi_h(torch.cat(in_one_batch(h, m_i), -1))
 
@@ -90,7 +81,7 @@ class MessageNetwork(nn.Module):
         return small_example(MessageNetwork(3, 4))
 
 
-class EGNN(nn.Module):
+class EGNN(Layer):
     """E(n)-equivariant graph layer: messages read distances only, and move positions along the lines between nodes.
 
     Equation    m_ij = φ_e(h_i, h_j, |x_i - x_j|², a_ij)                     (3)
@@ -113,18 +104,15 @@ class EGNN(nn.Module):
         [[2.0], [2.0]]
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int = 0, activation: str = "silu") -> None:
+    def __init__(self, channels: Count, hidden: Count, edges: Natural = 0, activation: str = "silu") -> None:
         super().__init__()
-        require(self, Count, channels=channels, hidden=hidden)
-        require(self, Natural, edges=edges)
         self.phi_e = EdgeMLP(channels, hidden, 1 + edges, activation)
         self.phi_x = _positions_mlp(hidden, activation)
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(
-        self, graph: Graph, h: Tensor, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
+        self, graph: Graph, h: NodeRows, x: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        check_nodes(graph, h, name="h")
         x_ij = displacements(graph, x, cell)
         m_ij = self.message(h, x_ij, a_ij)
         m_i, pull_i = collect(graph, m_ij.then(self.phi_x.maps, x_ij), "mean")  # Σ_j m_ij, C Σ_j x_ij φ_x(m_ij)
@@ -168,11 +156,9 @@ class VelocityEGNN(EGNN):
         self.phi_v = MLP([channels, hidden, 1], activation)
 
     def forward(  # type: ignore[override]
-        self, graph: Graph, h: Tensor, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
+        self, graph: Graph, h: NodeRows, x: Places, v: Places, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        check_nodes(graph, x)
-        check_nodes(graph, v, x.shape[-1], name="v")
-        check_places("velocities", v)
+        check_nodes(graph, v, x.shape[-1], "v", whole=True)
         new, moved = super().forward(graph, h, x, a_ij, cell)
         return new, moved + self.phi_v(h) * v
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -11,11 +11,12 @@ from edgewise.kernels import aggregate, ends
 from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import degrees_of_senders
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, check_real
 from edgewise.layers.plain.sides import Sides, both_sides, check_edges
 
 
-class DegreeCoordinates(nn.Module):
+class DegreeCoordinates(Layer):
     """Pseudo-coordinates of every edge from the degrees of its ends, for graphs whose nodes have no position.
 
     Equation    u_ij = tanh(A (deg(i)^-½, deg(j)^-½) + b)
@@ -35,9 +36,8 @@ class DegreeCoordinates(nn.Module):
                 [0.6351]], grad_fn=<TanhBackward0>)
     """
 
-    def __init__(self, dimensions: int) -> None:
+    def __init__(self, dimensions: Count) -> None:
         super().__init__()
-        require(self, Count, dimensions=dimensions)
         self.linear = nn.Linear(2, dimensions)
 
     def forward(self, graph: Graph, dtype: torch.dtype, paired: bool = False) -> Tensor:
@@ -52,7 +52,7 @@ def _degrees_of_ends(graph: Graph, dtype: torch.dtype, paired: bool) -> Tensor:
     return torch.cat(ends(graph, d_i, d_j), -1).to(dtype)
 
 
-class MoNet(nn.Module):
+class MoNet(Layer):
     """Mixture model convolution: each of K Gaussians over the edges' pseudo-coordinates has a linear map of its own.
 
     Equation    w_k(u) = exp(-½ (u - μ_k)ᵀ Σ_k⁻¹ (u - μ_k)),  Σ_k diagonal
@@ -78,10 +78,14 @@ class MoNet(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, kernels: int = 3, dimensions: int = 2, coordinates: nn.Module | None = None
+        self,
+        inputs: Count,
+        outputs: Count,
+        kernels: Count = 3,
+        dimensions: Count = 2,
+        coordinates: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, kernels=kernels, dimensions=dimensions)
         self.theta = Linear(inputs, kernels * outputs, bias=False)
         self.mean = nn.Parameter(torch.empty(kernels, dimensions))
         self.deviation = nn.Parameter(torch.empty(kernels, dimensions))

@@ -1,18 +1,19 @@
 """Radial field: particles pull and push one another along the lines between them, and carry nothing else."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgewise.configuration import Count, Natural, require
+from edgewise.configuration import Count, Natural
 from edgewise.graphs import Graph
 from edgewise.kernels import collect
-from edgewise.layers.geometric.geometry import beside, check_places, displacements, lengths, log_lengths
+from edgewise.layers.geometric.geometry import beside, displacements, lengths, log_lengths
 from edgewise.layers.plain.examples import Example, example_graph
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.mlp import MLP, begin_small
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import Places, check_nodes
 
 
-class RadialField(nn.Module):
+class RadialField(Layer):
     """Radial field with velocities: a force along each line, whose strength depends on the distance.
 
     Equation    x_i' = x_i + φ_v(|v_i|) v_i + C Σ_{j ∈ N(i)} (x_i - x_j) φ_rf(log |x_i - x_j|, a_ij)
@@ -35,19 +36,15 @@ class RadialField(nn.Module):
         [[-4.0], [8.0]]
     """
 
-    def __init__(self, hidden: int, edges: int = 0, activation: str = "silu") -> None:
+    def __init__(self, hidden: Count, edges: Natural = 0, activation: str = "silu") -> None:
         super().__init__()
-        require(self, Count, hidden=hidden)
-        require(self, Natural, edges=edges)
         self.phi_rf = begin_small(MLP([1 + edges, hidden, 1], activation))
         self.phi_v = MLP([1, hidden, 1], activation)
 
     def forward(
-        self, graph: Graph, x: Tensor, v: Tensor, a_ij: Tensor | None = None, cell: Tensor | None = None
+        self, graph: Graph, x: Places, v: Places, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
-        check_nodes(graph, x)
-        check_nodes(graph, v, x.shape[-1], name="v")
-        check_places("velocities", v)
+        check_nodes(graph, v, x.shape[-1], "v", whole=True)
         x_ij = displacements(graph, x, cell)
         m_ij = self.phi_rf.message_of_edges(beside(log_lengths(x_ij), a_ij), scale=x_ij)
         return x + self.phi_v(lengths(v)) * v + collect(graph, m_ij, "mean")

@@ -6,17 +6,20 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Bounds, Count, Positive, require
+from edgewise.configuration import Bounds, Count, Positive
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
 from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
 from edgewise.layers.plain.examples import Example, example_graph
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import NodeRows
+
+Several = Annotated[int, Bounds(at_least=2)]
 
 
-class SchNet(nn.Module):
+class SchNet(Layer):
     """Interaction block of SchNet: a continuous-filter convolution between two linear maps of every atom.
 
     Equation    W(r) = φ(e(r)) · ½ (cos(π r / r_c) + 1) for r < r_c, else 0
@@ -40,11 +43,14 @@ class SchNet(nn.Module):
         True
     """
 
-    def __init__(self, channels: int, filters: int, gaussians: int = 50, cutoff: float = 10.0) -> None:
+    def __init__(
+        self,
+        channels: Count,
+        filters: Count,
+        gaussians: Several = 50,
+        cutoff: Positive = 10.0,
+    ) -> None:
         super().__init__()
-        require(self, Count, channels=channels, filters=filters)
-        require(self, Annotated[int, Bounds(at_least=2)], gaussians=gaussians)
-        require(self, Positive, cutoff=cutoff)
         self.cutoff, self.gaussians = cutoff, gaussians
         self.into = Linear(channels, filters, bias=False)
         self.filters = nn.ModuleList([Linear(gaussians, filters), Linear(filters, filters)])
@@ -53,8 +59,7 @@ class SchNet(nn.Module):
         for linear in (self.into, *self.filters, self.first, self.second):
             nn.init.xavier_uniform_(linear.weight)
 
-    def forward(self, graph: Graph, h: Tensor, x: Tensor, cell: Tensor | None = None) -> Tensor:
-        check_nodes(graph, h, name="h")
+    def forward(self, graph: Graph, h: NodeRows, x: Tensor, cell: Tensor | None = None) -> Tensor:
         check_cell(cell)
         alike = (cell is None or cell.ndim < 2) and not torch.compiler.is_compiling()  # whose edges are data
         pairs = linked_pairs(graph) if alike else None

@@ -25,6 +25,7 @@ from edgewise.graphs.checks import whole_number
 from edgewise.graphs.tracing import constant
 from edgewise.kernels import EdgeNetwork, TensorProduct, maps_of
 from edgewise.layers.geometric.geometry import beside, displacements, lengths
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.uncompiled import uncompiled
@@ -229,7 +230,7 @@ def _o3() -> Any:
     return o3
 
 
-class RadialWeights(nn.Module):
+class RadialWeights(Layer):
     """How much each path counts at a distance, channel by channel: a network of the distance and of what an edge knows.
 
     Equation    R^(lkJ)(|x_ij|, a_ij) = MLP([|x_ij| ‖ a_ij])
@@ -238,10 +239,8 @@ class RadialWeights(nn.Module):
     Cost        O(E hidden (hidden + P C))
     """
 
-    def __init__(self, channels: int, hidden: int, edges: int, paths: int) -> None:
+    def __init__(self, channels: Count, hidden: Count, edges: Natural, paths: Count) -> None:
         super().__init__()
-        require(self, Count, channels=channels, hidden=hidden, paths=paths)
-        require(self, Natural, edges=edges)
         self.channels = channels
         self.network = MLP([1 + edges, hidden, hidden, paths * channels], "silu")
 
@@ -249,7 +248,7 @@ class RadialWeights(nn.Module):
         return self.network.message_of_edges(beside(basis.distances, a_ij))
 
 
-class TypedLinear(nn.Module):
+class TypedLinear(Layer):
     """A linear map of the channels of each type by itself: what mixes channels and still turns with them.
 
     Equation    h'^l = W^l h^l, and + b for l = 0
@@ -261,12 +260,10 @@ class TypedLinear(nn.Module):
         torch.Size([5, 3, 1])
     """
 
-    def __init__(self, inputs: Sequence[int], outputs: Sequence[int], bias: bool = False) -> None:
+    def __init__(self, inputs: Sequence[Natural], outputs: Sequence[Natural], bias: bool = False) -> None:
         super().__init__()
         if len(inputs) != len(outputs):
             raise ConfigError(f"TypedLinear: inputs has {len(inputs)} types of features, and outputs {len(outputs)}")
-        for name, given in (("inputs", inputs), ("outputs", outputs)):
-            require(self, Natural, **{f"{name}[{kind}]": size for kind, size in enumerate(given)})
         sizes = enumerate(zip(inputs, outputs, strict=True))
         self.maps = nn.ModuleList(Linear(into, out, bias and kind == 0) for kind, (into, out) in sizes)
 
@@ -279,7 +276,7 @@ class TypedLinear(nn.Module):
         return [W(part) for W, part in zip(self.maps, parts, strict=True)]
 
 
-class Gate(nn.Module):
+class Gate(Layer):
     """The nonlinearity: numbers pass an activation, and open or close the channels of what turns.
 
     Equation    h_i'^0 = silu(h_i^0);  h_i'^l = sigmoid(W^l h_i^0 + b^l) ⊙ h_i^l for l > 0
@@ -292,10 +289,8 @@ class Gate(nn.Module):
         [[[0.0, 0.0]]]
     """
 
-    def __init__(self, channels: int, types: int) -> None:
+    def __init__(self, channels: Count, types: Natural) -> None:
         super().__init__()
-        require(self, Count, channels=channels)
-        require(self, Natural, types=types)
         self.gates = Linear(channels, types * channels) if types else None
 
     def forward(self, h: Tensor) -> Tensor:

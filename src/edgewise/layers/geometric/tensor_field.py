@@ -1,22 +1,27 @@
 """Tensor field networks, and their attention: messages are features of several types, which turn as space does."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgewise.configuration import Count, Natural, require
+from edgewise.configuration import Count, Natural
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, attend, collect, edges_as_senders
 from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_dense, check_features
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Wide
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
 
 
-class TFN(nn.Module):
+Typed = Annotated[Tensor, Wide("channels")]  # features of several types
+
+
+class TFN(Layer):
     """Tensor field convolution: a message is the sender's features, turned by harmonics of where it comes from.
 
     Equation    m_ij^(lkJ) = R^(lkJ)(|x_ij|, a_ij) ∘ Q^(lk)_J(x_ij) h_j^k
@@ -45,21 +50,17 @@ class TFN(nn.Module):
         True
     """
 
-    def __init__(self, channels: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS) -> None:
+    def __init__(self, channels: Count, hidden: Count = 32, edges: Natural = 0, coupling: Coupling = VECTORS) -> None:
         super().__init__()
-        require(self, Count, channels=channels, hidden=hidden)
-        require(self, Natural, edges=edges)
         each = [channels] * (coupling.types + 1)
-        self.coupling = coupling
+        self.channels, self.coupling = channels, coupling
         self.radial = RadialWeights(channels, hidden, edges, sum(coupling.paths))
         self.own = TypedLinear(each, each, bias=True)
         self.mixed = TypedLinear([count * channels for count in coupling.paths], each)
 
     def forward(
-        self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
+        self, graph: Graph, h: Typed, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
-        check_dense(h)
-        check_features(h, self.own.read_by)
         basis = self.coupling.basis(graph, x, cell)
         results = collect(graph, basis.message(h, self.radial(basis, a_ij)))
         m = [m_l.unflatten(-1, (2 * out + 1, -1)) for out, m_l in enumerate(results)]
@@ -70,7 +71,7 @@ class TFN(nn.Module):
         return TFN(2, 4), example_graph(), (torch.randn(5, 4, 2), torch.randn(5, 3))
 
 
-class SE3Attention(nn.Module):
+class SE3Attention(Layer):
     """Attention of the SE(3)-Transformer: keys and values are tensor field messages, and so its weights do not turn.
 
     Equation    k_ij^(lkJ) = R_K^(lkJ)(|x_ij|, a_ij) ∘ Q^(lk)_J(x_ij) h_j^k, v_ij with R_V    (8), (9), (11)
@@ -96,15 +97,13 @@ class SE3Attention(nn.Module):
     """
 
     def __init__(
-        self, channels: int, heads: int, hidden: int = 32, edges: int = 0, coupling: Coupling = VECTORS
+        self, channels: Count, heads: Count, hidden: Count = 32, edges: Natural = 0, coupling: Coupling = VECTORS
     ) -> None:
         super().__init__()
-        require(self, Count, channels=channels, heads=heads, hidden=hidden)
-        require(self, Natural, edges=edges)
         if channels % heads:
             raise ConfigError(f"{heads} heads do not divide {channels} channels")
         each, messages = [channels] * (coupling.types + 1), [count * channels for count in coupling.paths]
-        self.coupling, self.heads = coupling, heads
+        self.channels, self.coupling, self.heads = channels, coupling, heads
         self.key_weights = RadialWeights(channels, hidden, edges, sum(coupling.paths))
         self.value_weights = RadialWeights(channels, hidden, edges, sum(coupling.paths))
         self.query = TypedLinear(each, messages)
@@ -112,10 +111,8 @@ class SE3Attention(nn.Module):
         self.own = TypedLinear(each, each, bias=True)
 
     def forward(
-        self, graph: Graph, h: Tensor, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
+        self, graph: Graph, h: Typed, x: Tensor | Basis, a_ij: Tensor | None = None, cell: Tensor | None = None
     ) -> Tensor:
-        check_dense(h)
-        check_features(h, self.own.read_by)
         basis = self.coupling.basis(graph, x, cell)
         coupled = basis.couple(graph, h)
         k = self.by_head(self.weighted(collect(graph, self.key_weights(basis, a_ij), None), coupled))

@@ -3,15 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Sides, both_sides, with_loops
 
 
-class ACM(nn.Module):
+class ACM(Layer):
     """Adaptive channel mixing: each node weighs the mean of its neighbourhood, its difference from it, and itself.
 
     Equation    H_L = ReLU(P X W_L),  H_H = ReLU((I - P) X W_H),  H_I = ReLU(X W_I),  P = D̃^-1 (A + I)
@@ -35,9 +36,8 @@ class ACM(nn.Module):
         [[5.0], [8.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: Count, outputs: Count) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
         self.channels = Linear(inputs, 3 * outputs, bias=False)
         self.scores = nn.Parameter(torch.empty(3, outputs))
         self.mix = nn.Parameter(torch.empty(3, 3))

@@ -4,20 +4,23 @@ from collections.abc import Callable
 from typing import Annotated, ClassVar, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgewise.configuration import Bounds, Count, Natural, require
+from edgewise.configuration import Bounds, Count, Natural
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
 from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import Rows
 from edgewise.layers.plain.uncompiled import uncompiled
 
 Found = TypeVar("Found", Tensor, Spectrum)
+Encoded = Annotated[Tensor, Rows("width")]  # features that get a vector of their width added
 
 
 def of_own_nodes(compute: Callable[[Graph, int], Found]) -> Callable[[Graph, int], Found]:
@@ -37,7 +40,7 @@ returns_of = uncompiled(of_own_nodes(cached(random_walk_returns)))
 counts_of = uncompiled(of_own_nodes(cached(clique_counts)))
 
 
-class DiffusionEncoding(nn.Module):
+class DiffusionEncoding(Layer):
     """Diffusion: in place of its own features a node has the mean of those that reach it in 0 to k steps.
 
     Equation    x_i' = 1/(k + 1) Σ_{t=0..k} (Â^t X)_i    (`mixed_orders`)
@@ -55,9 +58,8 @@ class DiffusionEncoding(nn.Module):
         [[2.5], [3.5]]
     """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: Natural) -> None:
         super().__init__()
-        require(self, Natural, steps=steps)
         self.steps = steps
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
@@ -68,7 +70,7 @@ class DiffusionEncoding(nn.Module):
         return DiffusionEncoding(2), _lopsided(), (torch.randn(6, 4),)
 
 
-class LaplacianEncoding(nn.Module):
+class LaplacianEncoding(Layer):
     """Laplacian positional encoding: adds a linear map of the eigenvectors after the first to the features.
 
     Equation    x_i + W [s_1 v_2(i), ..., s_k v_{k+1}(i)],  L v_l = λ_l v_l; s = ±1, drawn anew at each training step
@@ -91,14 +93,12 @@ class LaplacianEncoding(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, width: int, count: int) -> None:
+    def __init__(self, width: Count, count: Count) -> None:
         super().__init__()
-        require(self, Count, width=width, count=count)
-        self.linear = nn.Linear(count, width, bias=False)
-        self.count = count
+        self.linear = Linear(count, width, bias=False)
+        self.width, self.count = width, count
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
+    def forward(self, graph: Graph, x: Encoded) -> Tensor:
         spectra = spectra_of(graph, self.count + 1)
         v = spectra.vectors[:, 1:].to(x.dtype)
         if self.training:
@@ -112,7 +112,7 @@ class LaplacianEncoding(nn.Module):
         return LaplacianEncoding(4, count=3), _lopsided(), (torch.randn(6, 4),)
 
 
-class SignInvariantEncoding(nn.Module):
+class SignInvariantEncoding(Layer):
     """Laplacian encoding whose network does not see the eigenvectors' signs (SignNet).
 
     Equation    x_i + ρ(‖_l [φ(v_l(i), λ_l) + φ(-v_l(i), λ_l)]),  l = 2..k+1
@@ -131,16 +131,13 @@ class SignInvariantEncoding(nn.Module):
         True
     """
 
-    def __init__(self, width: int, count: int, hidden: int = 16) -> None:
+    def __init__(self, width: Count, count: Count, hidden: Count = 16) -> None:
         super().__init__()
-        require(self, Count, width=width, count=count, hidden=hidden)
         self.phi = MLP([2, hidden, hidden], "gelu")
         self.rho = MLP([count * hidden, width, width], "gelu")
-        self.count = count
+        self.width, self.count = width, count
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        W = self.rho.maps[-1][0]
-        check_nodes(graph, x, len(W), W)
+    def forward(self, graph: Graph, x: Encoded) -> Tensor:
         spectra = spectra_of(graph, self.count + 1)
         v = spectra.vectors[:, 1:].to(x.dtype)
         values = spectra.values[:, 1:].to(x.dtype)[spectra.part]
@@ -152,7 +149,7 @@ class SignInvariantEncoding(nn.Module):
         return SignInvariantEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
 
 
-class EigenspaceEncoding(nn.Module):
+class EigenspaceEncoding(Layer):
     """Laplacian encoding by eigenspaces: invariant to signs and to the choice of a repeated eigenvalue's vectors.
 
     Equation    x_i + ρ(Σ_l φ(λ_l, Σ_{l': λ_l' = λ_l} v_l'(i)²)),  l = 1..k
@@ -171,17 +168,13 @@ class EigenspaceEncoding(nn.Module):
         True
     """
 
-    def __init__(self, width: int, count: int, hidden: int = 16) -> None:
+    def __init__(self, width: Count, count: Natural, hidden: Count = 16) -> None:
         super().__init__()
-        require(self, Count, width=width, hidden=hidden)
-        require(self, Natural, count=count)
         self.phi = MLP([2, hidden, hidden], "gelu")
         self.rho = MLP([hidden, width, width], "gelu")
-        self.count = count
+        self.width, self.count = width, count
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        W = self.rho.maps[-1][0]
-        check_nodes(graph, x, len(W), W)
+    def forward(self, graph: Graph, x: Encoded) -> Tensor:
         spectra = spectra_of(graph, self.count + 1)
         values = spectra.values[spectra.part]
         last = (values > 2 - 1e-6) & (spectra.vectors != 0)  # occurs once, and its vector is nowhere 0 as padding is
@@ -194,7 +187,7 @@ class EigenspaceEncoding(nn.Module):
         return EigenspaceEncoding(4, count=3, hidden=3), _lopsided(), (torch.randn(6, 4),)
 
 
-class RandomWalkEncoding(nn.Module):
+class RandomWalkEncoding(Layer):
     """Random-walk structural encoding: adds a linear map of the probabilities to be back after 1, 2, ..., k steps.
 
     Equation    x_i + W [P_ii, (P²)_ii, ..., (P^k)_ii] + b,  P = D^-1 A
@@ -213,14 +206,12 @@ class RandomWalkEncoding(nn.Module):
         [1.5, 2.0, 1.5]
     """
 
-    def __init__(self, width: int, steps: int) -> None:
+    def __init__(self, width: Count, steps: Count) -> None:
         super().__init__()
-        require(self, Count, width=width, steps=steps)
-        self.linear = nn.Linear(steps, width)
-        self.steps = steps
+        self.linear = Linear(steps, width)
+        self.width, self.steps = width, steps
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
+    def forward(self, graph: Graph, x: Encoded) -> Tensor:
         return x + self.linear(returns_of(graph, self.steps).to(x.dtype))
 
     @staticmethod
@@ -228,7 +219,7 @@ class RandomWalkEncoding(nn.Module):
         return RandomWalkEncoding(4, steps=3), _lopsided(), (torch.randn(6, 4),)
 
 
-class CliqueEncoding(nn.Module):
+class CliqueEncoding(Layer):
     """Structural encoding by the cliques that a node is in: it distinguishes graphs that 2-WL does not.
 
     Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
@@ -248,15 +239,13 @@ class CliqueEncoding(nn.Module):
         tensor([1.6931], grad_fn=<SelectBackward0>)
     """
 
-    def __init__(self, width: int, largest: int = 5) -> None:
+    def __init__(self, width: Count, largest: Annotated[int, Bounds(at_least=3)] = 5) -> None:
         super().__init__()
-        require(self, Annotated[int, Bounds(at_least=3)], largest=largest)
-        require(self, Count, width=width)
-        self.linear = nn.Linear(largest - 2, width)
+        self.width = width
+        self.linear = Linear(largest - 2, width)
         self.largest = largest
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.linear.out_features, self.linear.weight)
+    def forward(self, graph: Graph, x: Encoded) -> Tensor:
         return x + self.linear(counts_of(graph, self.largest).log1p().to(x.dtype))
 
     @staticmethod

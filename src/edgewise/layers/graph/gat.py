@@ -1,35 +1,36 @@
 """Graph attention: the weight of a neighbour is learned from the features of both ends."""
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Natural, Share, require
-from edgewise.errors import ShapeError
+from edgewise.configuration import Count, Natural, Share
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeInput, EdgeVectors, GatedAdditive, attend
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Sides, both_sides, with_loops
+from edgewise.layers.plain.sides import Edges, Sides, both_sides, with_loops
+
+EdgeRows = Annotated[Tensor | None, Edges("edge")]
 
 
-class AdditiveAttention(nn.Module):
+class AdditiveAttention(Layer):
     """Attention with an additive score (Bahdanau et al., 2015), whose heads are concatenated or averaged."""
 
     slope: float = 0.2  # of LeakyReLU
 
     def __init__(
         self,
-        inputs: int,
-        outputs: int,
-        heads: int = 1,
+        inputs: Count,
+        outputs: Count,
+        heads: Count = 1,
         concatenate: bool = True,
-        dropout: float = 0.0,
-        edges: int = 0,
+        dropout: Share = 0.0,
+        edges: Natural = 0,
     ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, heads=heads)
-        require(self, Natural, edges=edges)
-        require(self, Share, dropout=dropout)
         self.concatenate, self.dropout = concatenate, dropout
         self.draw_weights(inputs, heads, outputs)
         self.edge = Linear(edges, heads * outputs, bias=False) if edges else None
@@ -46,8 +47,6 @@ class AdditiveAttention(nn.Module):
 
     def vectors(self, e: Tensor | None) -> EdgeVectors:
         """What the edges add to the keys: W_edge e_ij, which no kernel has to write down."""
-        if (e is None) != (self.edge is None):
-            raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
         return EdgeVectors(None if self.edge is None or e is None else EdgeInput((self.edge.weight, None), e))
 
     def over_heads(self, y: Tensor) -> Tensor:
@@ -93,7 +92,7 @@ class GAT(AdditiveAttention):
         for weight in (self.W.weight, self.a_receiver, self.a_sender):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, e: EdgeRows = None) -> Tensor:
         graph, e = with_loops(graph, x, e)
         Wx_i, Wx_j = both_sides(graph, x, self.W, self.a_sender.shape)  # [*, I or J, H, C]
         score = Additive(self.slope, self.a_receiver, self.a_sender)  # s_ij = LeakyReLU(aᵀ[W x_i ‖ W x_j])
@@ -137,7 +136,7 @@ class GATv2(AdditiveAttention):
             nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.W.bias)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, e: EdgeRows = None) -> Tensor:
         graph, e = with_loops(graph, x, e)
         of_receivers, of_senders = both_sides(graph, x, self.W, (2, *self.a.shape))
         q, k = of_senders.unbind(-3)  # [*, I, H, C], [*, J, H, C]

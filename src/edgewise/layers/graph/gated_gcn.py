@@ -1,21 +1,23 @@
 """Gated graph convolution: every edge carries a feature, and a gate per channel that decides what passes over it."""
 
-import torch
-from torch import Tensor, nn
+from typing import Annotated
 
-from edgewise.configuration import Count, Natural, require
-from edgewise.errors import ShapeError
+import torch
+from torch import Tensor
+
+from edgewise.configuration import Count, Natural
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer, checked
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Sides, check_edges, parts_of_both
+from edgewise.layers.plain.sides import Edges, Sides, both_sides
 
 EPSILON = 1e-6
 
 
-class GatedGCN(nn.Module):
+class GatedGCN(Layer):
     """Gated graph convolution: each channel of a message passes through a gate that both ends and the edge decide.
 
     Equation    e_ij' = C e_ij + D x_i + E x_j
@@ -45,18 +47,19 @@ class GatedGCN(nn.Module):
                 [11.0000]], grad_fn=<AddBackward0>)
     """
 
-    def __init__(self, inputs: int, outputs: int, edges: int = 0) -> None:
+    def __init__(self, inputs: Count, outputs: Count, edges: Natural = 0) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
-        require(self, Natural, edges=edges)
         self.nodes = Linear(inputs, 4 * outputs)
         self.edges = Linear(edges, outputs, bias=False) if edges else None
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("edges")] = None) -> Tensor:
         A, B, gates = self._gates(graph, x, e)
         return A + collect(graph, Filter(gates, B, normalised=EPSILON))
 
-    def update(self, graph: Graph, x: Sides, e: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    @checked
+    def update(
+        self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("edges")] = None
+    ) -> tuple[Tensor, Tensor]:
         """x' [*, N, outputs] and e' [*, E, outputs]."""
         A, B, gates = self._gates(graph, x, e)
         assert gates.receivers is not None
@@ -66,13 +69,9 @@ class GatedGCN(nn.Module):
 
     def _gates(self, graph: Graph, x: Sides, e: Tensor | None) -> tuple[Tensor, Tensor, EdgeNetwork]:
         """A x_i, B x_j and σ(e_ij')."""
-        if (e is None) != (self.edges is None):
-            raise ShapeError(f"this layer reads {'no' if self.edges is None else 'some'} edge features: see `edges`")
-        (A, _, D, _), (_, B, _, E) = parts_of_both(graph, x, self.nodes, 4)  # each already multiplied with x
-        edges = None
-        if self.edges is not None and e is not None:
-            check_edges(graph, e, self.edges.in_features)
-            edges = EdgeInput((self.edges.weight, None), e)
+        at_i, at_j = both_sides(graph, x, self.nodes)
+        (A, _, D, _), (_, B, _, E) = at_i.chunk(4, -1), at_j.chunk(4, -1)  # each already multiplied with x
+        edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
         return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 
     @staticmethod
@@ -80,7 +79,7 @@ class GatedGCN(nn.Module):
         return small_example(GatedGCN(3, 4))
 
 
-class EdgeStream(nn.Module):
+class EdgeStream(Layer):
     """Gated graph convolution that returns new features of the edges, for the next layer to read.
 
     Equation    x_i', ê_ij = GatedGCN(x, e);  e_ij' = e_ij + ReLU(BN(ê_ij)), without e_ij where its width is another
@@ -99,10 +98,8 @@ class EdgeStream(nn.Module):
         (torch.Size([2, 4]), torch.Size([2, 4]))
     """
 
-    def __init__(self, inputs: int, outputs: int, edges: int = 0) -> None:
+    def __init__(self, inputs: Count, outputs: Count, edges: Natural = 0) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
-        require(self, Natural, edges=edges)
         self.convolution = GatedGCN(inputs, outputs, edges)
         self.norm = BatchNorm(outputs)
 

@@ -1,17 +1,20 @@
 """Graph convolution: neighbours count by fixed weights that depend on degrees only."""
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Portion, require
-from edgewise.errors import ShapeError
+from edgewise.configuration import Count, Portion
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
-from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_real
-from edgewise.layers.plain.sides import Sides, at_receivers, check_nodes, check_sides, weights_like, with_loops
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear, SparseFeatures, Wide
+from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_nodes, check_sides, weights_like, with_loops
+
+Channels = Annotated[Tensor, Wide("channels")]
 
 
 def renormalised(
@@ -74,7 +77,6 @@ def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
         [[2.5], [3.5]]
     """
     check_nodes(graph, x)
-    check_real(x)
     graph, entries = renormalised(graph, x.dtype)
     total = x
     for _ in range(steps):
@@ -83,7 +85,16 @@ def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
     return total / (steps + 1)
 
 
-class GCN(nn.Module):
+def adjacency(graph: Graph, x: Sides, weight: Tensor | None) -> tuple[Graph, Tensor, Nodes]:
+    """Â as a graph and its entries, or the graph as it is with these weights; and the features of the senders."""
+    check_sides(graph, x)
+    senders = x[1] if isinstance(x, tuple) else x
+    if weight is not None:
+        return graph, weights_like(senders, weight), senders
+    return *renormalised(graph, senders.dtype, paired=isinstance(x, tuple)), senders
+
+
+class GCN(Layer):
     """Graph convolution: a linear map of the degree-weighted mean of the neighbours and of the node itself.
 
     Equation    X' = Â X W + b,  Â = D̃^-½ (A + I) D̃^-½    (5.2), (5.4)
@@ -109,26 +120,19 @@ class GCN(nn.Module):
         [[3.0], [3.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True) -> None:
+    def __init__(self, inputs: Count, outputs: Count, bias: bool = True) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
         self.linear = Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
         self.narrows = outputs <= inputs
         nn.init.xavier_uniform_(self.linear.weight)  # Glorot & Bengio, 2010, as in the paper
 
     def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
-        check_sides(graph, x)
-        paired = isinstance(x, tuple)
-        x = x[1] if isinstance(x, tuple) else x
-        if weight is None:
-            graph, weight = renormalised(graph, x.dtype, paired)
-        else:
-            weight = weights_like(x, weight)
+        A, entries, x = adjacency(graph, x, weight)
         if self.narrows or isinstance(x, SparseFeatures):
-            y = aggregate(graph, self.linear(x), weight)
+            y = aggregate(A, self.linear(x), entries)  # Â (X W)
         else:
-            y = self.linear(aggregate(graph, x, weight))
+            y = self.linear(aggregate(A, x, entries))  # (Â X) W
         return y if self.bias is None else y + self.bias
 
     @staticmethod
@@ -161,7 +165,7 @@ class FastGCN(GCN):
         return small_example(FastGCN(3, 4))
 
 
-class GCNII(nn.Module):
+class GCNII(Layer):
     """Graph convolution with an initial residual and an identity map: it stays trainable over many layers.
 
     Equation    X' = ((1 - α) Â X + α X⁰) ((1 - β) I + β W)    (5)
@@ -182,27 +186,16 @@ class GCNII(nn.Module):
         [[1.5], [5.5]]
     """
 
-    def __init__(self, channels: int, alpha: float = 0.1, beta: float = 0.4) -> None:
+    def __init__(self, channels: Count, alpha: Portion = 0.1, beta: Portion = 0.4) -> None:
         super().__init__()
-        require(self, Count, channels=channels)
-        require(self, Portion, alpha=alpha, beta=beta)
-        self.alpha, self.beta = alpha, beta
+        self.channels, self.alpha, self.beta = channels, alpha, beta
         self.linear = Linear(channels, channels, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)
 
-    def forward(self, graph: Graph, x: Tensor, x_0: Tensor) -> Tensor:
-        check_graph(graph, x, x_0)
-        for name, side in (("x", x), ("x_0", x_0)):
-            check_dense(side)
-            if side.ndim < 2 or side.shape[-1] != self.linear.weight.shape[0]:
-                raise ShapeError(f"{name} is {[*side.shape]}; this layer reads [*, N, {self.linear.weight.shape[0]}]")
-            check_alike(side, self.linear.weight)
-        loops, entries = renormalised(graph, x.dtype)
-        y = aggregate(loops, x, entries)
-        x_0 = x_0 if x_0.shape[-2] == y.shape[-2] else at_receivers(graph, x_0)
-        if x_0.shape[-2] != y.shape[-2]:
-            raise ShapeError(f"x_0 has {x_0.shape[-2]} rows, but the graph {y.shape[-2]} receivers")
-        y = (1 - self.alpha) * y + self.alpha * x_0
+    def forward(self, graph: Graph, x: Channels, x_0: Channels) -> Tensor:
+        A, entries = renormalised(graph, x.dtype)
+        x_0 = x_0 if x_0.shape[-2] == graph.num_receivers else at_receivers(graph, x_0)
+        y = (1 - self.alpha) * aggregate(A, x, entries) + self.alpha * x_0
         return (1 - self.beta) * y + self.beta * self.linear(y)
 
     @staticmethod

@@ -1,34 +1,44 @@
 """Graph isomorphism network: a sum that loses nothing of the multiset of neighbours; and its form that reads edges."""
 
-from typing import cast
+from collections.abc import Callable
+from typing import Annotated, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Natural, Real, require
-from edgewise.errors import ShapeError
+from edgewise.configuration import Natural, Real
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.kernels.messages import has_hooks
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
+from edgewise.layers.plain.sides import Edges, Nodes, Sides, both_sides, dense
 
 
 def dense_sides(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor]:
     """The features of receivers and senders as ordinary tensors, each as the network reads them."""
     W = mlp.maps[0][0]
 
-    def dense(side: Nodes) -> Tensor:
+    def of(side: Nodes) -> Tensor:
         check_features(side, W)
-        return side.to_dense() if isinstance(side, SparseFeatures) else side
+        return dense(side)
 
-    return both_sides(graph, x, dense)
+    return both_sides(graph, x, of)
 
 
-class GIN(nn.Module):
+def first_map(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """What of both sides is summed, and the network that reads the sum: of sparse features W x_i and W x_j, for the
+    network's first linear map W, and what is left of the network, since W Σ x_j = Σ W x_j."""
+    if not isinstance(x, SparseFeatures):
+        return *dense_sides(graph, x, mlp), mlp
+    b = cast(Tensor, mlp.linears[0].bias)
+    Wx_i, Wx_j = both_sides(graph, x, lambda side: mlp.linears[0](side) - b)
+    return Wx_i, Wx_j, lambda s: mlp.after_first(s + b)
+
+
+class GIN(Layer):
     """Graph isomorphism layer: as powerful as the 1-WL test, because sum and MLP are injective on multisets.
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} x_j )    (4.1)
@@ -49,31 +59,21 @@ class GIN(nn.Module):
         [[13.0], [22.0]]
     """
 
-    def __init__(self, mlp: MLP, epsilon: float = 0.0) -> None:
+    def __init__(self, mlp: MLP, epsilon: Real = 0.0) -> None:
         super().__init__()
-        require(self, Real, epsilon=epsilon)
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
-        called = has_hooks(self.mlp)  # it then runs as a module, at the price of dense features
-        if isinstance(x, SparseFeatures) and not called:
-            return self._sparse(graph, x)
-        x_i, x_j = dense_sides(graph, x, self.mlp)
-        return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
-
-    def _sparse(self, graph: Graph, x: SparseFeatures) -> Tensor:
-        """W((1 + ε) x_i + Σ x_j) + b = (1 + ε) W x_i + Σ W x_j + b, so x stays sparse."""
-        b = cast(Tensor, self.mlp.linears[0].bias)
-        Wx_i, Wx_j = both_sides(graph, x, lambda side: self.mlp.linears[0](side) - b)
-        return self.mlp.after_first((1 + self.epsilon) * Wx_i + aggregate(graph, Wx_j) + b)
+        x_i, x_j, mlp = first_map(graph, x, self.mlp)
+        return mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
 
     @staticmethod
     def example() -> Example:
         return small_example(GIN(MLP([3, 6, 4], "tanh")))
 
 
-class GINE(nn.Module):
+class GINE(Layer):
     """Graph isomorphism layer whose messages read the edges too.
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} ReLU(x_j + W e_ij + b) )
@@ -94,24 +94,17 @@ class GINE(nn.Module):
         [[19.0], [21.0]]
     """
 
-    def __init__(self, mlp: MLP, edges: int = 0, epsilon: float = 0.0) -> None:
+    def __init__(self, mlp: MLP, edges: Natural = 0, epsilon: Real = 0.0) -> None:
         super().__init__()
-        require(self, Natural, edges=edges)
-        require(self, Real, epsilon=epsilon)
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
         first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
         self.edge = Linear(edges, first.in_features) if edges else None
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
-        if (e is None) != (self.edge is None):
-            raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
+    def forward(self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("edge")] = None) -> Tensor:
         x_i, x_j = dense_sides(graph, x, self.mlp)
-        if self.edge is None or e is None:
-            return self.mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j.relu()))
-        check_edges(graph, e, self.edge.in_features)
-        edge = self.edge.weight, self.edge.bias
-        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=EdgeInput(edge, e), activated=True)
+        edges = None if self.edge is None or e is None else EdgeInput((self.edge.weight, self.edge.bias), e)
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=edges, activated=True)
         return self.mlp((1 + self.epsilon) * x_i + collect(graph, m_ij))
 
     @staticmethod

@@ -5,18 +5,19 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Share, chosen, require
+from edgewise.configuration import Count, Share, chosen
 from edgewise.graphs import Graph
 from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import NodeRows
 
 
-class GPS(nn.Module):
+class GPS(Layer):
     """General, powerful, scalable graph transformer: local messages plus global attention, then a perceptron.
 
     Equation    L = norm_1(X + MPNN(X)),  G = norm_2(X + ATT(X)),  X' = norm_3(L + G + MLP(L + G))
@@ -43,24 +44,21 @@ class GPS(nn.Module):
 
     def __init__(
         self,
-        width: int,
+        width: Count,
         local: nn.Module,
         attention: nn.Module,
         feed_forward: nn.Module,
         norm: str = "batch",
-        dropout: float = 0.0,
+        dropout: Share = 0.0,
     ) -> None:
         super().__init__()
-        require(self, Count, width=width)
-        require(self, Share, dropout=dropout)
         self.messages = local
         self.attention = attention
         self.feed_forward = feed_forward
         self.norm_1, self.norm_2, self.norm_3 = (chosen("norm", norm, NORMS)(width) for _ in range(3))
         self.dropout = dropout
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows, e: Tensor | None = None) -> Tensor:
         messages = self.messages(graph, x) if e is None else self.messages(graph, x, e)
         near = self.norm_1(x + self._drop(messages))
         far = self.norm_2(x + self._drop(self.attention(all_pairs(graph), x)))

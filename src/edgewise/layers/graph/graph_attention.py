@@ -1,22 +1,23 @@
 """Attention of graph transformers: over edges with features, over all nodes with what the graph adds to the score."""
 
-from typing import Annotated, ClassVar, NoReturn
+from typing import Annotated, ClassVar, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Bounds, Count, Natural, Real, Share, chosen, known, require
+from edgewise.configuration import Bounds, Count, Natural, Real, Share, chosen, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
-from edgewise.layers.attention.transformer import NORMS, FeedForward, check_normed
+from edgewise.layers.attention.transformer import NORMS, FeedForward, Normed
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer, checked
 from edgewise.layers.plain.linear import Linear, check_alike
-from edgewise.layers.plain.sides import check_edges, check_nodes
+from edgewise.layers.plain.sides import Edges, Rows, check_edges
 from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
@@ -92,9 +93,8 @@ class GraphAttention(WholeGraphAttention):
         (torch.Size([2, 2]), torch.Size([3, 1]))
     """
 
-    def __init__(self, width: int, heads: int, edges: int = 0, bias: bool = True, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, heads: int, edges: Natural = 0, bias: bool = True, dropout: float = 0.0) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        require(self, Natural, edges=edges)
         self.edge = Linear(edges, width, bias) if edges else None
         self.edge_output = nn.Linear(width, edges, bias) if edges else None
 
@@ -103,14 +103,14 @@ class GraphAttention(WholeGraphAttention):
             self.cache(graph)
         return self.update(graph, x, e)[0]
 
-    def update(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    @checked
+    def update(
+        self, graph: Graph, x: Tensor, e: Annotated[Tensor | None, Edges("edge")] = None
+    ) -> tuple[Tensor, Tensor | None]:
         """y [*, N, width] and e' [*, E, edges], None without edge features."""
-        if (e is None) != (self.edge is None):
-            raise ShapeError(f"this layer reads {'no' if self.edge is None else 'some'} edge features: see `edges`")
         q, k, v = self._self_ends(graph, x)
         if self.edge is None or self.edge_output is None or e is None:
             return self.output(self.mean(graph, q, k, v, Dot()).flatten(-2)), None
-        check_edges(graph, e, self.edge.in_features)
         q_i, k_j = ends(graph, q.flatten(-2), k.flatten(-2))
         w = q_i * k_j * self.edge(e) * self.channels**-0.5  # [*, E, width]
         s_ij = w.unflatten(-1, (self.split[0], self.channels)).sum(-1)
@@ -122,7 +122,7 @@ class GraphAttention(WholeGraphAttention):
         return small_example(GraphAttention(4, 2, dropout=0.5), 4)
 
 
-class EdgeTransformerBlock(nn.Module):
+class EdgeTransformerBlock(Layer):
     """Graph transformer block that carries features of edges beside those of nodes, with a feed-forward for each.
 
     Equation    post: X̂ = N_1(X + ATT(X, E)),  X' = N_2(X̂ + MLP(X̂))
@@ -145,20 +145,22 @@ class EdgeTransformerBlock(nn.Module):
         (torch.Size([2, 4]), torch.Size([2, 4]))
     """
 
-    def __init__(self, width: int, heads: int, norm: str = "layer", order: str = "post", dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        width: Count,
+        heads: Count,
+        norm: str = "layer",
+        order: Literal["pre", "post"] = "post",
+        dropout: Share = 0.0,
+    ) -> None:
         super().__init__()
-        known("order", order, ("pre", "post"))
-        require(self, Count, width=width, heads=heads)
-        require(self, Share, dropout=dropout)
         self.attention = GraphAttention(width, heads, edges=width, dropout=dropout)
         self.feed_forward, self.edge_feed_forward = (FeedForward(width, 2 * width, "relu") for _ in range(2))
         self.norms = nn.ModuleList(chosen("norm", norm, NORMS)(width) for _ in range(4))
         self.pre, self.dropout = order == "pre", dropout
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, graph: Graph, x: Normed, e: Normed) -> tuple[Tensor, Tensor]:
         before_x, after_x, before_e, after_e = self.norms
-        for norm, given in ((before_x, x), (before_e, e)):
-            check_normed(norm, given)
         y, new = self.attention.update(graph, *((before_x(x), before_e(e)) if self.pre else (x, e)))
         assert new is not None  # the attention reads edge features
         x = self._stage(x + self._drop(y), before_x, after_x, self.feed_forward)
@@ -239,10 +241,9 @@ class GraphormerAttention(WholeGraphAttention):
     local: ClassVar[bool] = False
 
     def __init__(
-        self, width: int, heads: int, most: int = 8, edges: int = 0, bias: bool = True, dropout: float = 0.0
+        self, width: int, heads: int, most: Natural = 8, edges: Natural = 0, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        require(self, Natural, most=most, edges=edges)
         self.distance = nn.Parameter(torch.zeros(most + 2, heads))
         self.path = nn.Parameter(torch.randn(most, edges, heads) * 0.02) if edges else None
         self.most = most
@@ -277,7 +278,7 @@ class GraphormerAttention(WholeGraphAttention):
         return small_example(layer, 4)
 
 
-class CentralityEncoding(nn.Module):
+class CentralityEncoding(Layer):
     """Graphormer's centrality: adds a learned vector for a node's in-degree and one for its out-degree.
 
     Equation    x_i + z⁻_{deg⁻(i)} + z⁺_{deg⁺(i)}
@@ -295,15 +296,13 @@ class CentralityEncoding(nn.Module):
         [10.0, 10.0, 2.0]
     """
 
-    def __init__(self, width: int, largest: int = 64) -> None:
+    def __init__(self, width: Count, largest: Natural = 64) -> None:
         super().__init__()
-        require(self, Count, width=width)
-        require(self, Natural, largest=largest)
+        self.width = width
         self.in_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
         self.out_degree = nn.Parameter(torch.randn(largest + 1, width) * 0.02)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, self.in_degree.shape[1], self.in_degree)
+    def forward(self, graph: Graph, x: Annotated[Tensor, Rows("width")]) -> Tensor:
         graph.require_square("a centrality encoding")
         largest = len(self.in_degree) - 1
         incoming, outgoing = graph.in_degrees().clamp(max=largest), graph.out_degrees().clamp(max=largest)
@@ -337,12 +336,18 @@ class KernelAttention(WholeGraphAttention):
     """
 
     def __init__(
-        self, width: int, heads: int, kernel: str = "diffusion", beta: float = 1.0, steps: int = 3, dropout: float = 0.0
+        self,
+        width: int,
+        heads: int,
+        kernel: Literal["diffusion", "random-walk"] = "diffusion",
+        beta: Real = 1.0,
+        steps: Natural = 3,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__(width, heads, dropout=dropout)
-        known("kernel", kernel, ("diffusion", "random-walk"))
-        require(self, Real if kernel == "diffusion" else Annotated[float, Bounds(above=0, at_most=1)], beta=beta)
-        require(self, Natural if kernel == "diffusion" else Count, steps=steps)
+        if kernel == "random-walk":
+            require(self, Annotated[float, Bounds(above=0, at_most=1)], beta=beta)
+            require(self, Count, steps=steps)
         self.kernel = (kernel, float(beta), 0 if kernel == "diffusion" else steps)
 
     def forward(  # type: ignore[override]

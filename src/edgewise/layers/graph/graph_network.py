@@ -1,5 +1,7 @@
 """The full graph network block: edges, nodes and the graph as a whole hold features and are updated in turn."""
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -9,12 +11,16 @@ from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import EdgeInput, aggregate, collect
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_edges, check_nodes, in_one_batch
+from edgewise.layers.plain.sides import NodeRows, check_edges, in_one_batch
+
+OfEdges = Annotated[Tensor | None, lambda layer, graph, name, e: None if e is None else check_edges(graph, e)]
+OfWhole = Annotated[Tensor | None, lambda layer, graph, name, u: None if u is None else check_whole(graph, u)]
 
 
-class EdgeUpdate(nn.Module):
+class EdgeUpdate(Layer):
     """New edge features from the old ones, both ends and the whole; called `update(graph, x, e, u)`.
 
     Equation    e_ij' = MLP([e_ij ‖ x_i ‖ x_j ‖ u])
@@ -34,8 +40,7 @@ class EdgeUpdate(nn.Module):
         super().__init__()
         self.mlp = mlp
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
-        check_parts(graph, x, e, u)
+    def forward(self, graph: Graph, x: NodeRows, e: OfEdges, u: OfWhole) -> Tensor:
         first: nn.Linear = self.mlp.linears[0]  # type: ignore[assignment]
         widths = (_width(e), x.shape[-1], x.shape[-1], _width(u))
         if sum(widths) != first.in_features:
@@ -51,7 +56,7 @@ class EdgeUpdate(nn.Module):
         return collect(graph, self.mlp.message(own, functional.linear(x, W_j), edges), None)
 
 
-class NodeUpdate(nn.Module):
+class NodeUpdate(Layer):
     """New node features from the old ones, the edges that arrive and the whole; called `update(graph, x, e, u)`.
 
     Equation    x_i' = MLP([x_i ‖ ⊕_{j ∈ N(i)} e_ij ‖ u])
@@ -66,14 +71,13 @@ class NodeUpdate(nn.Module):
         self.mlp = mlp
         self.reduce = reduce
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
-        check_parts(graph, x, e, u)
+    def forward(self, graph: Graph, x: NodeRows, e: OfEdges, u: OfWhole) -> Tensor:
         arriving = None if e is None else collect(graph, e, self.reduce)
         whole = None if u is None else spread(graph, u)
         return self.mlp(torch.cat(in_one_batch(*(t for t in (x, arriving, whole) if t is not None)), -1))
 
 
-class WholeUpdate(nn.Module):
+class WholeUpdate(Layer):
     """New features of the graph as a whole from its edges, its nodes and the old ones.
 
     Equation    u' = MLP([⊕_{edges} e_ij ‖ ⊕_{nodes} x_i ‖ u])
@@ -90,8 +94,7 @@ class WholeUpdate(nn.Module):
         self.mlp = mlp
         self.reduce = reduce
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> Tensor:
-        check_parts(graph, x, e, u)
+    def forward(self, graph: Graph, x: NodeRows, e: OfEdges, u: OfWhole) -> Tensor:
         members = graph.membership()
         edges = None if e is None else aggregate(members, collect(graph, e))
         if edges is not None and self.reduce == "mean":
@@ -100,7 +103,7 @@ class WholeUpdate(nn.Module):
         return self.mlp(torch.cat(in_one_batch(*(part for part in parts if part is not None)), -1))
 
 
-class GraphNetwork(nn.Module):
+class GraphNetwork(Layer):
     """The full graph network block: edges are updated, then nodes, then the whole; each update may be left out.
 
     Equation    e_ij' = φ_e(e_ij, x_i, x_j, u)                      (Alg. 1)
@@ -131,8 +134,7 @@ class GraphNetwork(nn.Module):
         self.node = node
         self.whole = whole
 
-    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
         return self.update(graph, x, e, u)[0]
 
     def update(
@@ -148,15 +150,6 @@ class GraphNetwork(nn.Module):
     def example() -> Example:
         block = GraphNetwork(EdgeUpdate(MLP([6, 5, 4], "tanh")), NodeUpdate(MLP([7, 6, 2], "tanh")), None)
         return small_example(block)
-
-
-def check_parts(graph: Graph, x: Tensor, e: Tensor | None, u: Tensor | None) -> None:
-    """Raise an error unless nodes, edges and the graphs as a whole have a row for each."""
-    check_nodes(graph, x)
-    if e is not None:
-        check_edges(graph, e)
-    if u is not None:
-        check_whole(graph, u)
 
 
 def check_whole(graph: Graph, u: Tensor) -> None:

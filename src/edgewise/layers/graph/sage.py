@@ -1,24 +1,25 @@
 """GraphSAGE: a node's own features beside those of its neighbours, or among them, which are combined in three ways."""
 
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
-from edgewise.configuration import Count, known, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
-from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, with_loops
+from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, dense, with_loops
 from edgewise.layers.plain.unit import unit
 
 
-class SAGEMean(nn.Module):
+class SAGEMean(Layer):
     """GraphSAGE with the mean of the neighbours.
 
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
@@ -44,16 +45,15 @@ class SAGEMean(nn.Module):
         [[21.0], [12.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int, normalize: bool = False) -> None:
+    def __init__(self, inputs: Count, outputs: Count, normalize: bool = False) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
         self.W = Linear(inputs, 2 * outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.normalize = normalize
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
         if self._mean_first(graph, x):
-            x_i, x_j = both_sides(graph, x, lambda side: cast(Tensor, side))
+            x_i, x_j = both_sides(graph, x, dense)
             W_own, W_neighbors = self.W.weight.chunk(2)
             x_N = aggregate(graph, x_j, reduce="mean")
             y = functional.linear(x_i, W_own, self.bias) + functional.linear(x_N, W_neighbors)
@@ -79,7 +79,7 @@ class SAGEMean(nn.Module):
         return small_example(SAGEMean(3, 4, normalize=True))
 
 
-class SAGEUnion(nn.Module):
+class SAGEUnion(Layer):
     """GraphSAGE with a node among its neighbours: one linear map of what is combined from all of them.
 
     Equation    x_i' = W ⊕_{j ∈ N(i) ∪ {i}} x_j + b         (5.8), before its ReLU; ⊕ is the mean, (5.9), or the maximum
@@ -103,10 +103,8 @@ class SAGEUnion(nn.Module):
         [[2.0], [3.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int, reduce: Literal["mean", "max"] = "mean") -> None:
+    def __init__(self, inputs: Count, outputs: Count, reduce: Literal["mean", "max"] = "mean") -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
-        known("reduce", reduce, ("mean", "max"))
         self.linear = Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.reduce = reduce
@@ -117,21 +115,19 @@ class SAGEUnion(nn.Module):
         x = x[1] if isinstance(x, tuple) else x
         if self.reduce == "mean" and (self.narrows or isinstance(x, SparseFeatures)):
             return aggregate(graph, self.linear(x), reduce="mean") + self.bias
-        x = x.to_dense() if isinstance(x, SparseFeatures) else x
-        return self.linear(aggregate(graph, x, reduce=self.reduce)) + self.bias
+        return self.linear(aggregate(graph, dense(x), reduce=self.reduce)) + self.bias
 
     @staticmethod
     def example() -> Example:
         return small_example(SAGEUnion(3, 4, "max"))
 
 
-class SAGE(nn.Module):
+class SAGE(Layer):
     """GraphSAGE: a linear map of the node's own features beside one of what a network combines from its neighbours."""
 
-    def __init__(self, inputs: int, outputs: int, hidden: int | None = None, normalize: bool = False) -> None:
+    def __init__(self, inputs: Count, outputs: Count, hidden: Count | None = None, normalize: bool = False) -> None:
         super().__init__()
         hidden = inputs if hidden is None else hidden
-        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
         self.draw_weights(inputs, hidden)
         self.own = Linear(inputs, outputs)
         self.neighbors = nn.Linear(hidden, outputs, bias=False)
@@ -146,10 +142,9 @@ class SAGE(nn.Module):
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
         check_sides(graph, x)
-        if isinstance(x, tuple):
-            y: Tensor = self.own(x[0]) + self.neighbors(self.combine(graph, x[1]))
-        else:
-            y = at_receivers(graph, self.own(x)) + self.neighbors(self.combine(graph, x))
+        x_i, x_j = x if isinstance(x, tuple) else (x, x)
+        own = self.own(x_i) if isinstance(x, tuple) else at_receivers(graph, self.own(x_i))
+        y: Tensor = own + self.neighbors(self.combine(graph, x_j))
         return unit(y) if self.normalize else y
 
 
@@ -215,7 +210,7 @@ class SAGELSTM(SAGE):
 
     def combine(self, graph: Graph, x: Tensor | SparseFeatures) -> Tensor:
         """The last state of every receiver, [*, I, hidden]: the members of * are more sequences, side by side."""
-        x = x.to_dense() if isinstance(x, SparseFeatures) else x
+        x = dense(x)
         check_features(x, self.lstm.all_weights[0][0])
         edges, together, rows = reading_order(graph)
         batch = x.shape[:-2].numel()

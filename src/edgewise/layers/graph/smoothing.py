@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgewise.configuration import Positive, chosen, require
+from edgewise.configuration import Positive, chosen
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
@@ -14,9 +14,10 @@ from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import check_dense, check_real
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import NodeRows, check_nodes
 
 
 def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
@@ -36,7 +37,6 @@ def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
         2.0
     """
     check_nodes(graph, x)
-    check_real(x)
     loops, entries = renormalised(graph, x.dtype)
     energy = (x * (x - aggregate(loops, x, entries))).sum((-2, -1))
     if not relative:
@@ -44,7 +44,7 @@ def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
     return energy / x.square().sum((-2, -1)).clamp(min=torch.finfo(x.dtype).tiny)
 
 
-class PairNorm(nn.Module):
+class PairNorm(Layer):
     """PairNorm: keeps the mean distance between the nodes of a graph, whatever the depth.
 
     Equation    x_i^c = x_i - 1/n Σ_j x_j,  x_i' = s x_i^c / √(1/n Σ_j ‖x_j^c‖² + ε), over the nodes of each graph
@@ -64,14 +64,11 @@ class PairNorm(nn.Module):
 
     local: ClassVar[bool] = False
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: Positive = 1.0) -> None:
         super().__init__()
-        require(self, Positive, scale=scale)
         self.scale = scale
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
-        check_real(x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         members = graph.membership()
         x = x - spread(graph, aggregate(members, x, reduce="mean"))
         length = aggregate(members, widened(x).square().sum(-1, keepdim=True), reduce="mean")
@@ -82,7 +79,7 @@ class PairNorm(nn.Module):
         return small_example(PairNorm())
 
 
-class VirtualNode(nn.Module):
+class VirtualNode(Layer):
     """A virtual node: one more node, which exchanges messages with every node of its graph.
 
     Equation    x_i' = x_i + MLP(Σ_{j ∈ V_g} x_j),  g the graph of i
@@ -107,8 +104,7 @@ class VirtualNode(nn.Module):
         super().__init__()
         self.mlp = mlp
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         return x + spread(graph, self.mlp(aggregate(graph.membership(), x)))
 
     @staticmethod
@@ -116,7 +112,7 @@ class VirtualNode(nn.Module):
         return small_example(VirtualNode(MLP([3, 4, 3], "tanh")))
 
 
-class JumpingKnowledge(nn.Module):
+class JumpingKnowledge(Layer):
     """Jumping knowledge: what a node was after every layer, side by side or the largest; called `jump(states)`.
 
     Equation    x_i = ‖_l x_i^(l), or max_l x_i^(l) channel by channel
@@ -135,10 +131,7 @@ class JumpingKnowledge(nn.Module):
         chosen("how", how, JUMPS)  # or its error
         self.how = how
 
-    def forward(self, states: Sequence[Tensor]) -> Tensor:
-        for state in states:
-            check_dense(state)
-            check_real(state)
+    def forward(self, states: Sequence[Dense]) -> Tensor:
         shared = None if self.how == "max" else -1
         # Not by a set: of an exported model, sizes have no hash.
         alike = [

@@ -6,22 +6,22 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Natural, Positive, require
+from edgewise.configuration import Count, Natural, Positive
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
-from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_dense
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense, Linear
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import SparseRows
 from edgewise.layers.plain.uncompiled import uncompiled
 
 GAIN = 1.5  # of 1.3, 1.5 and 1.7 the first at which 5 blocks see a twist around a ladder of 6 rungs, float64
 
 
-class PairProduct(nn.Module):
+class PairProduct(Layer):
     """Block of a provably powerful graph network: what is known of two pairs (i, w) and (w, j) meets at (i, j).
 
     Equation    a = m_1(h), b = m_2(h);  ā_i = 1/n Σ_w a_iw, b̄_j = 1/n Σ_w b_wj
@@ -43,24 +43,20 @@ class PairProduct(nn.Module):
         torch.Size([4, 5])
     """
 
-    def __init__(self, inputs: int, outputs: int, gain: float = GAIN) -> None:
+    def __init__(self, inputs: Count, outputs: Count, gain: Positive = GAIN) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
-        require(self, Positive, gain=gain)
         self.left, self.right = (spreading([inputs, outputs, outputs], gain) for _ in range(2))
         self.both = spreading([inputs + 2 * outputs, outputs, outputs], gain)
         self.norm = nn.LayerNorm(outputs)
 
-    def forward(self, graph: Graph, h: Tensor) -> Tensor:
-        check_graph(graph, h)
-        check_dense(h)
+    def forward(self, graph: Graph, h: Dense) -> Tensor:
         pairs = pairs_of(graph).graph.num_edges
         if h.shape[-2:-1] != (pairs,):
             raise ShapeError(f"h is {list(h.shape)}, but must be [*, {pairs}, C], a row for each pair of nodes")
         return self.norm(self.both(torch.cat([h, *products(graph, self.left(h), self.right(h))], -1)))
 
 
-class PPGN(nn.Module):
+class PPGN(Layer):
     """Provably powerful graph network, from nodes to nodes: features of all pairs, refined by matrix products.
 
     Equation    h_ij⁰ = W_1 [A_ij, A_ji, 1(i = j)] + W_2 x_i + W_3 x_j + b;  h^(l+1) = PairProduct_l(h^l)
@@ -84,18 +80,16 @@ class PPGN(nn.Module):
 
     local: ClassVar[bool] = False
 
-    def __init__(self, inputs: int, outputs: int, hidden: int = 16, depth: int = 5, gain: float = GAIN) -> None:
+    def __init__(
+        self, inputs: Count, outputs: Count, hidden: Count = 16, depth: Natural = 5, gain: Positive = GAIN
+    ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
-        require(self, Natural, depth=depth)
-        require(self, Positive, gain=gain)
         self.pair = nn.Linear(3, hidden, bias=False)
         self.receiver, self.sender = Linear(inputs, hidden), Linear(inputs, hidden, bias=False)
         self.blocks = nn.ModuleList(PairProduct(hidden, hidden, gain) for _ in range(depth))
         self.out = nn.Linear(2 * hidden, outputs)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, sparse=True)
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
         every = pairs_of(graph)
         x_i, x_j = ends(every.graph, self.receiver(x), self.sender(x))
         h = self.pair(every.links.to(x.dtype)) + x_i + x_j

@@ -6,22 +6,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Natural, Positive, require
+from edgewise.configuration import Count, Natural, Positive
 from edgewise.graphs import Graph
 from edgewise.graphs.make.subgraphs import marked_copies, rooted_copies
 from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.higher.pairs import GAIN, PPGN, spreading
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import NodeRows, SparseRows
 from edgewise.layers.plain.uncompiled import uncompiled
 
 marked_of = uncompiled(marked_copies)
 rooted_of = uncompiled(rooted_copies)
 
 
-class Marked(nn.Module):
+class Marked(Layer):
     """A layer that reads the graph once for each node, with that node marked.
 
     Equation    y_i = 1/n Σ_v f(G, [X ‖ 1(v = i)])_v
@@ -49,8 +50,7 @@ class Marked(nn.Module):
         super().__init__()
         self.layer = layer
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         copies = marked_of(graph)
         mark = copies.marks.to(x.dtype).expand(*x.shape[:-2], -1, -1)
         y = self.layer(copies.graph, torch.cat([x.index_select(-2, copies.nodes), mark], -1))
@@ -61,7 +61,7 @@ class Marked(nn.Module):
         return small_example(Marked(PPGN(4, 4, hidden=4, depth=1, gain=0.7)))
 
 
-class I2GNN(nn.Module):
+class I2GNN(Layer):
     """I²-GNN: the message along an edge is a network on the neighbourhood of its receiver with both ends marked.
 
     Equation    m_ij = MLP_m(1/|S_i| Σ_{v ∈ S_i} h_v^L),  S_i the nodes within `hops` of i
@@ -88,12 +88,15 @@ class I2GNN(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, hidden: int = 16, depth: int = 3, hops: int = 2, gain: float = GAIN
+        self,
+        inputs: Count,
+        outputs: Count,
+        hidden: Count = 16,
+        depth: Natural = 3,
+        hops: Natural = 2,
+        gain: Positive = GAIN,
     ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, hidden=hidden)
-        require(self, Natural, depth=depth, hops=hops)
-        require(self, Positive, gain=gain)
         self.hops = hops
         self.embed, self.mark = Linear(inputs, hidden), nn.Linear(hops + 2, hidden, bias=False)
         self.layers = nn.ModuleList(GIN(spreading([hidden, hidden, hidden], gain)) for _ in range(depth))
@@ -101,8 +104,7 @@ class I2GNN(nn.Module):
         self.message = spreading([hidden, hidden, outputs], gain)
         self.own = Linear(inputs, outputs)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, sparse=True)
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
         copies = rooted_of(graph, self.hops)
         distance, neighbor = copies.marks.unbind(-1)
         marks = torch.cat([functional.one_hot(distance, self.hops + 1), neighbor[:, None]], -1)

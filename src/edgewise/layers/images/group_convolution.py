@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, NonNegative, known, require
+from edgewise.configuration import Count, NonNegative, require
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
-from edgewise.kernels.call import check_graph
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_alike, check_dense, check_real
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense, check_alike
+from edgewise.layers.plain.sides import NodeRows
 
 
 @dataclass(frozen=True)
@@ -112,13 +112,13 @@ def _weights_over_disc(graph: Graph, rule: Disc, group: PlaneGroup, radius: floa
     return (weights_at(square, group, radius) * inside[:, None, None]).transpose(0, 1).to(dtype).contiguous()
 
 
-class _PlaneConvolution(nn.Module):
+class _PlaneConvolution(Layer):
     """Filters on the lattice points within a radius, evaluated wherever a neighbour is seen, from every pose."""
 
-    def __init__(self, group: PlaneGroup, poses: int, inputs: int, outputs: int, radius: float, bias: bool) -> None:
+    def __init__(
+        self, group: PlaneGroup, poses: int, inputs: Count, outputs: Count, radius: NonNegative, bias: bool
+    ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs)
-        require(self, NonNegative, radius=radius)
         self.group, self.radius = group, float(radius)
         self.weight = nn.Parameter(torch.empty(len(lattice_points(radius)), poses, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
@@ -185,8 +185,7 @@ class LiftingConvolution(_PlaneConvolution):
     def __init__(self, group: PlaneGroup, inputs: int, outputs: int, radius: float = 1.5, bias: bool = True) -> None:
         super().__init__(group, 1, inputs, outputs, radius, bias)
 
-    def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         W = self.weight.unsqueeze(1).expand(-1, self.group.order, -1, -1, -1)
         return self.convolve(graph, x.unsqueeze(-2), W, p, cell)
 
@@ -222,9 +221,7 @@ class GroupConvolution(_PlaneConvolution):
         super().__init__(group, group.order, inputs, outputs, radius, bias)
         self.register_buffer("relative", group.relative(), persistent=False)
 
-    def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_graph(graph, x)
-        check_dense(x)
+    def forward(self, graph: Graph, x: Dense, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         W = self.weight.index_select(1, self.relative.flatten()).unflatten(1, self.relative.shape)
         return self.convolve(graph, x, W, p, cell)
 
@@ -234,7 +231,7 @@ class GroupConvolution(_PlaneConvolution):
         return GroupConvolution(PlaneGroup(4), 1, 2, radius=1), example_graph(), inputs
 
 
-class GroupPooling(nn.Module):
+class GroupPooling(Layer):
     """The strongest pose, or the mean of all: what is left turns with the image and nothing more.
 
     Equation    y_i = max_g x_i(g), or 1/|G| Σ_g x_i(g)
@@ -252,12 +249,9 @@ class GroupPooling(nn.Module):
 
     def __init__(self, reduce: Literal["max", "mean"] = "max") -> None:
         super().__init__()
-        known("reduce", reduce, ("max", "mean"))
         self.reduce = reduce
 
-    def forward(self, graph: Graph | None, x: Tensor) -> Tensor:
-        check_dense(x)
-        check_real(x)
+    def forward(self, graph: Graph | None, x: Dense) -> Tensor:
         if x.ndim < 3:
             raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, |G|, C]: a row for each pose of each node")
         return x.amax(-2) if self.reduce == "max" else x.mean(-2)

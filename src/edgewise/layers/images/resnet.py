@@ -4,12 +4,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.errors import ShapeError
-from edgewise.layers.plain.linear import check_alike, check_dense, check_device
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense, check_alike, check_dense, check_device
 
 
-class ResidualBlock(nn.Module):
+class ResidualBlock(Layer):
     """Two convolutions and what they read added to their result; called `block(x)`.
 
     Equation    y = ReLU(x' + BN(W_2 * ReLU(BN(W_1 * x)))),  x' = x, or BN(W_0 * x) where the shape changes
@@ -25,9 +26,8 @@ class ResidualBlock(nn.Module):
         [[[[0.0, 2.0]]]]
     """
 
-    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+    def __init__(self, inputs: Count, outputs: Count, stride: Count = 1) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, stride=stride)
         self.first = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.norm_1, self.norm_2 = nn.BatchNorm2d(outputs), nn.BatchNorm2d(outputs)
@@ -35,8 +35,7 @@ class ResidualBlock(nn.Module):
         self.shortcut = None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
         self.norm_0 = None if same else nn.BatchNorm2d(outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        check_dense(x)
+    def forward(self, x: Dense) -> Tensor:
         if x.ndim != 4 or x.shape[1] != self.first.in_channels:
             raise ShapeError(f"pictures are {list(x.shape)}, but must be [M, {self.first.in_channels}, h, w]")
         check_alike(x, self.first.weight)
@@ -47,7 +46,7 @@ class ResidualBlock(nn.Module):
         return functional.relu(x + y)
 
 
-class ResNet(nn.Module):
+class ResNet(Layer):
     """A compact residual network: pictures to feature vectors, by three blocks and a mean over the places.
 
     Equation    f = mean over places of (block_3 ∘ block_2 ∘ block_1)(ReLU(BN(W * (u / 127.5 - 1))))
@@ -64,9 +63,8 @@ class ResNet(nn.Module):
         torch.Size([2, 8])
     """
 
-    def __init__(self, width: int = 64) -> None:
+    def __init__(self, width: Count = 64) -> None:
         super().__init__()
-        require(self, Count, width=width)
         self.width = width
         quarter, half = max(1, width // 4), max(1, width // 2)
         self.stem = nn.Conv2d(3, quarter, 5, stride=2, padding=2, bias=False)

@@ -5,19 +5,19 @@ from math import hypot
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, NonNegative, require
+from edgewise.configuration import Count, NonNegative
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
-from edgewise.kernels.call import check_graph
 from edgewise.layers.images.group_convolution import lattice, lattice_points, on_plane, over_pixels
 from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.linear import check_alike, check_dense, check_real
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Dense, check_alike
+from edgewise.layers.plain.sides import NodeRows
 
 
-class ScaleSpace(nn.Module):
+class ScaleSpace(Layer):
     """An image at several scales: each is the one before, smoothed over twice the distance.
 
     Equation    z_i(0) = x_i;  z_i(s + 1) = Σ_{j ∈ N(i)} h((p_j - p_i) / 2^s) z_j(s),  h = [1 2 1]ᵀ [1 2 1] / 16
@@ -38,14 +38,11 @@ class ScaleSpace(nn.Module):
         [2.0, 4.0, 2.0]
     """
 
-    def __init__(self, levels: int) -> None:
+    def __init__(self, levels: Count) -> None:
         super().__init__()
-        require(self, Count, levels=levels)
         self.levels = levels
 
-    def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_nodes(graph, x)
-        check_real(x)
+    def forward(self, graph: Graph, x: NodeRows, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         p_ij = None if p is None else on_plane(graph, p, cell)
         h = torch.tensor([1.0, 2.0, 1.0, 2.0, 4.0, 2.0, 1.0, 2.0, 1.0]).to(x) / 16  # in the order of lattice_points
         W = h[:, None, None] * torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
@@ -59,7 +56,7 @@ class ScaleSpace(nn.Module):
         return ScaleSpace(3), example_graph(), (torch.randn(5, 2), _positions())
 
 
-class ScaleConvolution(nn.Module):
+class ScaleConvolution(Layer):
     """Convolution over places and scales: at each scale the same filter, spread out, which sees coarser scales too.
 
     Equation    y_i(s) = Σ_{j ∈ N(i)} Σ_{t = 0..reach-1} W((p_j - p_i) / 2^s, t) x_j(s + t) + b
@@ -82,10 +79,10 @@ class ScaleConvolution(nn.Module):
         [4.0, 3.0, 2.0]
     """
 
-    def __init__(self, inputs: int, outputs: int, radius: float = 1.5, reach: int = 2, bias: bool = True) -> None:
+    def __init__(
+        self, inputs: Count, outputs: Count, radius: NonNegative = 1.5, reach: Count = 2, bias: bool = True
+    ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, reach=reach)
-        require(self, NonNegative, radius=radius)
         self.radius = float(radius)
         self.weight = nn.Parameter(torch.empty(len(lattice_points(radius)), reach, inputs, outputs))
         self.bias = nn.Parameter(torch.empty(outputs)) if bias else None
@@ -93,9 +90,7 @@ class ScaleConvolution(nn.Module):
         for weight in self.parameters():
             nn.init.uniform_(weight, -bound, bound)
 
-    def forward(self, graph: Graph, x: Tensor, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
-        check_graph(graph, x)
-        check_dense(x)
+    def forward(self, graph: Graph, x: Dense, p: Tensor | None = None, cell: Tensor | None = None) -> Tensor:
         reach, inputs = self.weight.shape[1:3]
         if x.ndim < 3 or x.shape[-3] != graph.num_senders or x.shape[-1] != inputs:
             nodes = f"{graph.num_senders} nodes at some scales with {inputs} channels"

@@ -1,9 +1,11 @@
 """Swin: attention within the squares of an image, biased by where in the square; then four pixels become one."""
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, chosen, require
+from edgewise.configuration import Count, chosen
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, squares
 from edgewise.graphs.derived import cached
@@ -12,7 +14,8 @@ from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.transformer import NORMS, check_normed
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_dense
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear, Wide
 
 
 class WindowAttention(PositionalAttention):
@@ -39,10 +42,9 @@ class WindowAttention(PositionalAttention):
     """
 
     def __init__(
-        self, width: int, heads: int, columns: int, size: int, *, bias: bool = True, dropout: float = 0.0
+        self, width: int, heads: int, columns: Count, size: Count, *, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__(width, heads, bias=bias, dropout=dropout)
-        require(self, Count, columns=columns, size=size)
         self.columns, self.size = columns, size
         self.b = nn.Parameter(torch.empty(heads, (2 * size - 1) ** 2))
         nn.init.trunc_normal_(self.b, std=0.02)
@@ -66,7 +68,7 @@ def column_of(graph: Graph, columns: int, size: int) -> Tensor:
     return (down + farthest) * (2 * size - 1) + across + farthest
 
 
-class PatchMerging(nn.Module):
+class PatchMerging(Layer):
     """Four pixels become one with twice the channels; called `merge(x)`.
 
     Equation    z_(y, x) = LN(x_(2y, 2x) ‖ x_(2y+1, 2x) ‖ x_(2y, 2x+1) ‖ x_(2y+1, 2x+1)) W
@@ -84,16 +86,14 @@ class PatchMerging(nn.Module):
         [[10.0, 3.0]]
     """
 
-    def __init__(self, width: int, columns: int, norm: str = "layer") -> None:
+    def __init__(self, width: Count, columns: Count, norm: str = "layer") -> None:
         super().__init__()
-        require(self, Count, width=width, columns=columns)
         self.width, self.columns = width, columns
         self.norm = chosen("norm", norm, NORMS)(4 * width)
         self.reduction = Linear(4 * width, 2 * width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        check_dense(x)
-        if x.ndim < 2 or x.shape[-1] != self.width:
+    def forward(self, x: Annotated[Tensor, Wide("width")]) -> Tensor:
+        if x.ndim < 2:
             raise ShapeError(f"x is {list(x.shape)}, but must be [*, N, {self.width}], a row for each pixel")
         rows, left = divmod(x.shape[-2], self.columns)
         if left or rows % 2 or self.columns % 2:

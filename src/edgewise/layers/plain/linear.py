@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Natural, require
+from edgewise.configuration import Natural
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, forms
-from edgewise.graphs.checks import in_range, index_tensor, node_list, shown
-from edgewise.graphs.tracing import is_traced
+from edgewise.graphs.checks import in_range, index_tensor, node_list, same_device, shown
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
-from edgewise.kernels.messages import has_hooks
-from edgewise.kernels.operator.gradients import by_operations, in_own_dtypes
+from edgewise.layers.plain.layer import Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +123,26 @@ def check_dense(x: object) -> None:
         raise ShapeError("this layer reads dense features: x.to_dense() makes them of sparse ones")
 
 
+@dataclass(frozen=True)
+class Wide:
+    """In an annotation: dense features of real numbers, as wide as the layer's attribute of that name says."""
+
+    width: str = ""
+
+    def __call__(self, layer: Any, graph: Any, name: str, x: Any) -> None:
+        check_dense(x)
+        check_real(x)
+        if graph is not None:
+            same_device(name, x, graph.device)
+        if graph is not None and x.ndim < 2:
+            raise ShapeError(f"{name} is {[*x.shape]}, but must be [*, N, C], a row for each node")
+        if self.width and x.shape[-1:] != (getattr(layer, self.width),):
+            raise ShapeError(f"{name} is {[*x.shape]}; this layer reads [..., {getattr(layer, self.width)}]")
+
+
+Dense = Annotated[Tensor, Wide()]
+
+
 def check_features(x: Tensor | SparseFeatures, weight: Tensor) -> None:
     """Raise ShapeError unless x is of the width, device and dtype of the weights [..., C] that read it."""
     check_width(x, weight)
@@ -162,7 +180,7 @@ def check_alike(x: Tensor, weight: Tensor) -> None:
         raise ShapeError(f"{what}: hand over x.to(torch.{own}), or change the layer by layer.to(x.dtype)")
 
 
-class Linear(nn.Linear):
+class Linear(Layer, nn.Linear):
     """The linear map, which also reads sparse features without ever building the dense ones.
 
     Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
@@ -182,9 +200,8 @@ class Linear(nn.Linear):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self, in_features: Natural, out_features: Natural, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
-        require(self, Natural, in_features=in_features, out_features=out_features)
         super().__init__(in_features, out_features, bias, device, dtype)
 
     def forward(self, x: Tensor | SparseFeatures) -> Tensor:
@@ -193,56 +210,6 @@ class Linear(nn.Linear):
             return functional.linear(x, self.weight, self.bias)
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias
-
-    def parts(self, x: Tensor | SparseFeatures, count: int) -> tuple[Tensor, ...]:
-        """Equal parts of the map's result, each a tensor of its own: their rows lie closer together than in the whole.
-
-        Cost        as the whole; backward joins no gradients to parts, and adds those to x up as they are made
-        """
-        if self.out_features % count:
-            raise ShapeError(f"{self.out_features} numbers are no {count} equal parts")
-        check_features(x, self.weight)
-        seen = is_traced() or has_hooks(self) or isinstance(x, SparseFeatures) or x.ndim < 2
-        if seen or torch.is_autocast_enabled(x.device.type):
-            made: tuple[Tensor, ...] = self(x).chunk(count, -1)
-            return made
-        parts: tuple[Tensor, ...] = _Parts.apply(x, self.weight, self.bias, count)  # type: ignore[no-untyped-call]
-        return parts
-
-
-class _Parts(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, count: int) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(x, weight)
-        ctx.set_materialize_grads(False)
-        biases = [None] * count if bias is None else bias.chunk(count)
-        return tuple(functional.linear(x, w, b) for w, b in zip(weight.chunk(count), biases, strict=True))
-
-    @staticmethod
-    @in_own_dtypes
-    def backward(ctx: Any, *d: Tensor | None) -> tuple[Tensor | None, ...]:
-        (x, weight), wanted = ctx.saved_tensors, ctx.needs_input_grad
-        some = next((dy for dy in d if dy is not None), None)
-        if some is None:
-            return None, None, None, None
-        if by_operations(*d, x, weight):
-            whole = torch.cat([torch.zeros_like(some) if dy is None else dy for dy in d], -1)
-            rows = whole.reshape(-1, whole.shape[-1])  # not flatten, which several gradients at once do not know
-            return whole @ weight, rows.t() @ x.flatten(0, -2), rows.sum(0) if wanted[2] else None, None
-        rows, dweight, dx = x.flatten(0, -2), torch.empty_like(weight), None
-        dbias = weight.new_empty(len(weight)) if wanted[2] else None
-        biases = [None] * len(d) if dbias is None else dbias.chunk(len(d))
-        for dy, w, dw, db in zip(d, weight.chunk(len(d)), dweight.chunk(len(d)), biases, strict=True):
-            if dy is None:
-                _ = dw.zero_(), None if db is None else db.zero_()
-                continue
-            dy = dy.flatten(0, -2)
-            dx = dy @ w if dx is None else dx.addmm_(dy, w)
-            torch.mm(dy.t(), rows, out=dw)
-            if db is not None:
-                torch.sum(dy, 0, out=db)
-        assert dx is not None
-        return dx.view(x.shape), dweight, dbias, None
 
 
 def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from edgewise.configuration import Count, Real, require
+from edgewise.configuration import Count, Real
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.layers.plain.layer import Layer
 
 
-class LowRank(nn.Module):
+class LowRank(Layer):
     """What is added to the weight of one linear map: a product of two narrow matrices, of which the second begins at 0.
 
     Equation    W' = W + α/r · B A    (3)
@@ -30,10 +31,8 @@ class LowRank(nn.Module):
         [[2.0, 0.0, 2.0], [6.0, 0.0, 6.0]]
     """
 
-    def __init__(self, weight: Tensor, rank: int, alpha: float) -> None:
+    def __init__(self, weight: Tensor, rank: Count, alpha: Real) -> None:
         super().__init__()
-        require(self, Count, rank=rank)
-        require(self, Real, alpha=alpha)
         self.A = nn.Parameter(weight.new_empty(rank, weight.shape[1]))
         self.B = nn.Parameter(weight.new_zeros(weight.shape[0], rank))
         nn.init.kaiming_uniform_(self.A, a=5**0.5)  # as a linear map of its own

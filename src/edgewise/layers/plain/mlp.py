@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Share, chosen, require
+from edgewise.configuration import Count, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.kernels import EdgeInput, EdgeNetwork, Map, maps_of
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_dense, dropout
 
 Activation = Callable[[Tensor], Tensor]
@@ -26,7 +27,7 @@ ACTIVATIONS: dict[str, Activation] = {
 }
 
 
-class MLP(nn.Module):
+class MLP(Layer):
     """Multilayer perceptron: linear maps with an activation between them; called `mlp(x)`, it needs no graph.
 
     Equation    z_0 = x;  z_l = σ(z_{l-1} W_l + b_l) for l = 1..L;  φ(x) = z_L W_{L+1} + b_{L+1}    (3.4), (3.6)
@@ -48,12 +49,10 @@ class MLP(nn.Module):
         [[3.0], [2.0]]
     """
 
-    def __init__(self, sizes: Sequence[int], activation: str = "relu", dropout: float = 0.0) -> None:
+    def __init__(self, sizes: Sequence[Count], activation: str = "relu", dropout: Share = 0.0) -> None:
         super().__init__()
         if len(sizes) < 2:
             raise ConfigError(f"an MLP needs an input and an output size, got sizes={list(sizes)}")
-        require(self, Count, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
-        require(self, Share, dropout=dropout)
         self.linears = nn.ModuleList(Linear(inputs, outputs) for inputs, outputs in pairwise(sizes))
         self.activation = chosen("activation", activation, ACTIVATIONS)
         self.dropout = dropout

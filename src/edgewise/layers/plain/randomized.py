@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Bounds, Count, require
+from edgewise.configuration import Bounds, Count
 from edgewise.errors import ConfigError
-from edgewise.layers.plain.linear import check_dense, check_features
+from edgewise.layers.plain.linear import Dense, Linear, check_features
 from edgewise.layers.plain.mlp import MLP
 
 Kept = Annotated[float, Bounds(above=0, at_most=1)]
 
 
-class RandomizedLinear(nn.Linear):
+class RandomizedLinear(Linear):
     """The linear map whose weights learn from a random part of its inputs: less memory, the same gradient on average.
 
     Equation    y = W x + b;  dL/dW = Σ_n g_n x̃_nᵀ,  x̃_nd = D/k x_nd for k of the D inputs d, and 0 for the others
@@ -37,14 +37,11 @@ class RandomizedLinear(nn.Linear):
         [0.0, 0.0, 2.0, 2.0]
     """
 
-    def __init__(self, inputs: int, outputs: int, bias: bool = True, keep: float = 0.5) -> None:
-        require(self, Count, inputs=inputs, outputs=outputs)
-        require(self, Kept, keep=keep)
+    def __init__(self, inputs: Count, outputs: Count, bias: bool = True, keep: Kept = 0.5) -> None:
         super().__init__(inputs, outputs, bias)
         self.keep = keep
 
-    def forward(self, x: Tensor) -> Tensor:
-        check_dense(x)
+    def forward(self, x: Dense) -> Tensor:  # type: ignore[override]
         check_features(x, self.weight)
         count = max(1, round(self.keep * self.in_features))
         if count == self.in_features or not torch.is_grad_enabled():
@@ -112,8 +109,7 @@ class RandomizedMLP(MLP):
         torch.Size([5, 3])
     """
 
-    def __init__(self, sizes: Sequence[int], keep: float) -> None:
+    def __init__(self, sizes: Sequence[int], keep: Kept) -> None:
         super().__init__(sizes, "relu")
-        require(self, Kept, keep=keep)
         self.linears = nn.ModuleList(RandomizedLinear(i, o, keep=keep) for i, o in pairwise(sizes))
         self.activation = _LeanReLU.apply

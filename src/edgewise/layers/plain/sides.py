@@ -1,7 +1,9 @@
 """Both sides of a graph: receivers and senders that are the same nodes, the first of them, or nodes of another kind."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -12,11 +14,16 @@ from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_alike, check_dense, check_one_kind
+from edgewise.layers.plain.linear import SparseFeatures, check_dense, check_one_kind, check_real
 from edgewise.layers.plain.uncompiled import uncompiled
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders
+
+
+def dense(side: Nodes) -> Tensor:
+    """Features as an ordinary tensor, sparse ones or not."""
+    return side.to_dense() if isinstance(side, SparseFeatures) else side
 
 
 def at_receivers(graph: Graph, x: Tensor) -> Tensor:
@@ -30,24 +37,17 @@ def at_receivers(graph: Graph, x: Tensor) -> Tensor:
         >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
         tensor([[1.]])
     """
-    if graph.is_square:
-        return x
     if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2:-1] != (graph.num_senders,):
         what = f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}"
         raise ShapeError(f"{what}: features of two kinds of nodes are a pair, (x_receivers, x_senders)")
-    return x.narrow(-2, graph.offset, graph.num_receivers)
+    return x if graph.is_square else x.narrow(-2, graph.offset, graph.num_receivers)
 
 
 def check_nodes(
-    graph: Graph,
-    x: Nodes,
-    width: int | None = None,
-    weight: Tensor | None = None,
-    name: str = "x",
-    sparse: bool = False,
+    graph: Graph, x: Nodes, width: int | None = None, name: str = "x", whole: bool = False, sparse: bool = False
 ) -> None:
-    """Raise an error unless x [*, N, C] has a row for each receiver, is of that width and as the weights' numbers, and
-    dense unless sparse features are read too."""
+    """Raise an error unless x [*, N, C] has a row of real numbers for each receiver, and is of that width; for whole
+    numbers unless `whole`, for sparse features unless `sparse`."""
     check_graph(graph, x)
     if sparse:
         check_one_kind(x)
@@ -59,8 +59,43 @@ def check_nodes(
         raise ShapeError(f"{name} is {[*x.shape]}, but must be {wanted}, a row for each of the graph's receivers")
     if isinstance(x, Tensor):
         same_device(name, x, graph.device)
-        if weight is not None:
-            check_alike(x, weight)
+    if not whole or x.dtype == torch.bool or x.dtype.is_complex:
+        check_real(x)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """In an annotation: features with a row for each receiver of the graph.
+
+    Symbols     width = the layer's attribute that says how wide they are; whole = may be whole numbers, as positions
+                may; sparse = may be SparseFeatures
+    """
+
+    width: str = ""
+    whole: bool = False
+    sparse: bool = False
+
+    def __call__(self, layer: Any, graph: Graph, name: str, x: Any) -> None:
+        check_nodes(graph, x, getattr(layer, self.width) if self.width else None, name, self.whole, self.sparse)
+
+
+NodeRows = Annotated[Tensor, Rows()]
+SparseRows = Annotated[Nodes, Rows(sparse=True)]
+Places = Annotated[Tensor, Rows(whole=True)]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """In an annotation: features of edges, which are given where the layer's map of that name is one, and as wide."""
+
+    reader: str
+
+    def __call__(self, layer: Any, graph: Graph, name: str, e: Any) -> None:
+        reader = attrgetter(self.reader)(layer)
+        if (e is None) != (reader is None):
+            raise ShapeError(f"this layer reads {'no' if reader is None else 'some'} edge features: see `edges`")
+        if reader is not None:
+            check_edges(graph, e, reader.in_features)
 
 
 def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "features of edges") -> None:
@@ -109,18 +144,14 @@ def check_sides(graph: Graph, x: Sides) -> None:
     for side in sides:
         check_one_kind(side)
     if isinstance(x, tuple):
-        check_pair(graph, x)
+        for name, side, count in (("receivers", x[0], graph.num_receivers), ("senders", x[1], graph.num_senders)):
+            if len(side.shape) < 2 or side.shape[-2] != count:
+                what = f"[*, {count}, C], a row for each of them"
+                raise ShapeError(f"x of the {name} is {[*side.shape]}, but must be {what}")
     elif len(x.shape) < 2 or x.shape[-2] != graph.num_senders:
         two = "" if graph.is_square else "; features of two kinds of nodes are a pair, (x_receivers, x_senders)"
         what = f"[*, {graph.num_senders}, C], a row for each of the graph's senders"
         raise ShapeError(f"x is {[*x.shape]}, but must be {what}{two}")
-
-
-def check_pair(graph: Graph, x: tuple[Nodes, Nodes]) -> None:
-    """Raise ShapeError unless each side has a row for each of its nodes."""
-    for name, side, count in (("receivers", x[0], graph.num_receivers), ("senders", x[1], graph.num_senders)):
-        if len(side.shape) < 2 or side.shape[-2] != count:
-            raise ShapeError(f"x of the {name} is {[*side.shape]}, but must be [*, {count}, C], a row for each of them")
 
 
 def both_sides(
@@ -148,15 +179,6 @@ def both_sides(
         return split if receivers is senders else receivers.unflatten(-1, shape), split
     receivers, senders = (of(side) for side in x)
     return (receivers.unflatten(-1, shape), senders.unflatten(-1, shape)) if shape else (receivers, senders)
-
-
-def parts_of_both(graph: Graph, x: Sides, linear: Linear, count: int) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """`both_sides` for a linear map in so many equal parts: those of the receivers, and those of the senders."""
-    check_sides(graph, x)
-    if isinstance(x, tuple):
-        return linear.parts(x[0], count), linear.parts(x[1], count)
-    senders = linear.parts(x, count)
-    return tuple(at_receivers(graph, part) for part in senders), senders
 
 
 def _with_own(graph: Graph) -> Graph:

@@ -3,29 +3,21 @@
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_disabled = functools.cache(lambda function: torch.compiler.disable(function))  # which imports the compiler, for 2.3 s
 
 
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`torch.compiler.disable`, which imports the compiler (2.3 s of processor time), but only once something else has.
-
-    Differs     the compiler is imported by nothing but `torch.compile`: until then the function runs as it is
-    """
-    disabled: Any = None
+    """`torch.compiler.disable`, which does not import the compiler before something else has."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        nonlocal disabled
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        if disabled is None:
-            disabled = torch.compiler.disable(function)
-        return disabled(*args, **kwargs)
+        return (_disabled(function) if "torch._dynamo" in sys.modules else function)(*args, **kwargs)
 
-    run._torchdynamo_disable = True  # type: ignore[attr-defined] # callers are cut here, as around what it disables itself
+    run._torchdynamo_disable = True  # type: ignore[attr-defined] # the compiler cuts callers here, as PyTorch's own
     return run

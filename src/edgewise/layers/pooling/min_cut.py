@@ -3,19 +3,20 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.linear import Linear, check_real
-from edgewise.layers.plain.sides import check_nodes, in_one_batch, weights_like
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear, check_alike
+from edgewise.layers.plain.sides import SparseRows, check_nodes, in_one_batch, weights_like
 
 
-class ClusterAssignment(nn.Module):
+class ClusterAssignment(Layer):
     """To how large a part each node belongs to each of K clusters.
 
     Equation    S = softmax(X W + b)
@@ -36,13 +37,11 @@ class ClusterAssignment(nn.Module):
         [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    def __init__(self, width: int, clusters: int) -> None:
+    def __init__(self, width: Count, clusters: Count) -> None:
         super().__init__()
-        require(self, Count, width=width, clusters=clusters)
         self.linear = Linear(width, clusters)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x, sparse=True)
+    def forward(self, graph: Graph, x: SparseRows) -> Tensor:
         return self.linear(x).softmax(-1)
 
     @staticmethod
@@ -87,8 +86,8 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
         (tensor([-0.6667]), tensor([0.]))
     """
     check_nodes(graph, s, name="s")
-    check_real(s)
-    check_nodes(graph, x, weight=s)
+    check_nodes(graph, x)
+    check_alike(x, s)
     x, s = in_one_batch(x, s)
     clusters, width, weight = s.shape[-1], x.shape[-1], weights_like(s, weight)
     A_s = aggregate(graph, s, weight)

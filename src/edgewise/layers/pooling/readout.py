@@ -6,24 +6,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, require
+from edgewise.configuration import Count
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.linear import Linear, check_real
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import NodeRows
 
 
-class _Readout(nn.Module):
+class _Readout(Layer):
     """A reduction of the nodes of each graph."""
 
     reduce: ClassVar[str]
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
-        check_real(x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         return aggregate(graph.membership(), x, reduce=self.reduce)
 
 
@@ -92,7 +91,7 @@ class MaxReadout(_Readout):
         return MaxReadout(), _two_graphs(), (torch.randn(5, 3),)
 
 
-class AttentionReadout(nn.Module):
+class AttentionReadout(Layer):
     """Weighted mean of the nodes of each graph, with weights learned from their features.
 
     Equation    z_g = Σ_{i ∈ V_g} softmax_{i ∈ V_g}(wᵀ x_i) x_i
@@ -112,13 +111,11 @@ class AttentionReadout(nn.Module):
         [[3.0]]
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: Count) -> None:
         super().__init__()
-        require(self, Count, width=width)
         self.gate = Linear(width, 1, bias=False)  # a bias would cancel in the softmax
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         score = Uniform() + SenderBias(self.gate(x))
         return attend(graph.membership(), None, None, x.unsqueeze(-2), score).squeeze(-2)
 
@@ -127,7 +124,7 @@ class AttentionReadout(nn.Module):
         return AttentionReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 
-class FirstReadout(nn.Module):
+class FirstReadout(Layer):
     """The first node of each graph, through a linear map and tanh: where texts begin with a token that stands for all.
 
     Equation    z_g = tanh(x_0 W + b),  0 the first node of V_g
@@ -147,14 +144,11 @@ class FirstReadout(nn.Module):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: Count) -> None:
         super().__init__()
-        require(self, Count, width=width)
         self.dense = Linear(width, width)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        check_nodes(graph, x)
-        check_real(x)
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
         members = graph.membership()
         x_0 = aggregate(members, torch.where((positions(graph) == 0).unsqueeze(-1), x, 0))
         return torch.where(members.in_degrees().unsqueeze(-1) > 0, self.dense(x_0).tanh(), 0.0)

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.configuration import Count, Share, require
+from edgewise.configuration import Count, Share
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     GroupedLinear,
@@ -27,7 +28,7 @@ from edgewise.layers.relational.types import (
 Types = Tensor | tuple[Tensor, Tensor]  # of all nodes, or of the receivers and of the senders
 
 
-class HGT(nn.Module):
+class HGT(Layer):
     """Heterogeneous graph transformer: dot-product attention whose maps depend on the types of nodes and of edges.
 
     Equation    s_ijr = μ_r (A_r k_j)·q_i / √d,  q_i = Q_τ(i) x_i,  k_j = K_τ(j) x_j,  v_j = V_τ(j) x_j       (3)
@@ -54,11 +55,15 @@ class HGT(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, outputs: int, relations: int = 1, kinds: int = 1, heads: int = 1, dropout: float = 0.0
+        self,
+        inputs: Count,
+        outputs: Count,
+        relations: Count = 1,
+        kinds: Count = 1,
+        heads: Count = 1,
+        dropout: Share = 0.0,
     ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, relations=relations, kinds=kinds, heads=heads)
-        require(self, Share, dropout=dropout)
         if outputs % heads:
             raise ConfigError(f"{heads} heads do not divide {outputs} outputs")
         channels = outputs // heads

@@ -12,6 +12,7 @@ from edgewise.configuration import Bounds, Count, Share, require
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeVectors, attend
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
@@ -27,7 +28,7 @@ from edgewise.layers.relational.types import (
 )
 
 
-class RGAT(nn.Module):
+class RGAT(Layer):
     """Relational graph attention across relations: a node's edges of all kinds share one softmax (ARGAT).
 
     Equation    g_ir = W_r x_i,  s_ijr = LeakyReLU(q_rᵀ g_ir + k_rᵀ g_jr)               (3), additive
@@ -56,12 +57,16 @@ class RGAT(nn.Module):
     slope: float = 0.2  # of LeakyReLU
 
     def __init__(
-        self, inputs: int, outputs: int, relations: int = 1, heads: int = 1, bases: int = 0, dropout: float = 0.0
+        self,
+        inputs: Count,
+        outputs: Count,
+        relations: Count = 1,
+        heads: Count = 1,
+        bases: int = 0,
+        dropout: Share = 0.0,
     ) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, relations=relations, heads=heads)
         require(self, Annotated[int, Bounds(at_least=0, at_most=relations)], bases=bases)
-        require(self, Share, dropout=dropout)
         self.relations, self.dropout = relations, dropout
         self.maps = nn.Parameter(torch.empty(bases or relations, heads * outputs, inputs))
         self.mix = nn.Parameter(torch.empty(relations, bases)) if bases else None

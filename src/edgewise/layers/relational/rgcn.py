@@ -15,12 +15,13 @@ from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
 from edgewise.kernels.gates import unscaled
 from edgewise.layers.plain.examples import Example, small_example
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
 from edgewise.layers.relational.types import Pairs, check_types, edges_alone, of_pairs, pairs, reads, shares
 
 
-class RGCN(nn.Module):
+class RGCN(Layer):
     """Relational graph convolution: the mean of the senders of each relation, through a matrix of that relation.
 
     Equation    x_i' = W_0 x_i + b + Σ_r 1/c_ir Σ_{j ∈ N_r(i)} W_r x_j,  c_ir = |N_r(i)|
@@ -45,9 +46,8 @@ class RGCN(nn.Module):
         [[3.0], [5.0], [24.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int, relations: int = 1, bases: int = 0) -> None:
+    def __init__(self, inputs: Count, outputs: Count, relations: Count = 1, bases: int = 0) -> None:
         super().__init__()
-        require(self, Count, inputs=inputs, outputs=outputs, relations=relations)
         require(self, Annotated[int, Bounds(at_least=0, at_most=relations)], bases=bases)
         self.relations, self.outputs = relations, outputs
         self.own = Linear(inputs, outputs)

@@ -18,6 +18,7 @@ from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
 from edgewise.kernels.gates import gates
 from edgewise.kernels.operator.gradients import is_batched
+from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_sides
 
@@ -183,7 +184,7 @@ def attend_edges(graph: Graph, s: Tensor, v: Tensor, dropout: float) -> Tensor:
     return attend(graph, None, None, nothing, Uniform() + EdgeBias(s) + EdgeVectors(values=v), dropout=dropout)
 
 
-class GroupedLinear(nn.Module):
+class GroupedLinear(Layer):
     """A linear map for each type of row.
 
     Equation    y_n = W_τ(n) x_n + b_τ(n)

@@ -1,0 +1,96 @@
+"""A layer: a module whose annotations say what it takes, and are checked before its equation runs."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from torch import nn
+
+from edgewise.configuration import Bounds, known, require
+from edgewise.graphs import Graph
+from edgewise.kernels.call import check_graph
+
+Check = Callable[[Any, Any, str, Any], None]  # check(layer, graph, name, value) raises an error that names the value
+MISSING = inspect.Parameter.empty
+
+
+class Layer(nn.Module):
+    """A module whose `__init__` and `forward` are checked by their annotations, so that equations stay bare.
+
+    Symbols     inputs: Count, dropout: Share = numbers within bounds; reduce: Literal["mean", "max"] = one of these
+                names; graph: Graph = a graph; x: Annotated[Tensor, Rows()] = whatever the check in it says
+    Errors      ConfigError for an argument of `__init__`, GraphError or ShapeError for one of `forward`
+
+    Example
+        >>> from edgewise.layers import GCN
+        >>> GCN(2, 0)
+        Traceback (most recent call last):
+        edgewise.errors.ConfigError: GCN: outputs must be a whole number, at least 1, not 0
+    """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in ("__init__", "forward"):
+            if name in vars(cls):
+                setattr(cls, name, checked(vars(cls)[name]))
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that checks its arguments by their annotations before it runs."""
+    hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+    checks = [
+        (place, name, parameter.default, check)
+        for place, (name, parameter) in enumerate(list(parameters.items())[1:])
+        for check in _checks(hints.get(name))
+    ]
+    reads_graph = hints.get("graph") is Graph
+    if not checks and not reads_graph:
+        return function
+
+    @functools.wraps(function)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        graph = (args[0] if args else kwargs.get("graph", MISSING)) if reads_graph else None
+        if reads_graph and graph is not MISSING:
+            check_graph(graph, *args[1:], *kwargs.values())
+        for place, name, default, check in checks:
+            value = args[place] if place < len(args) else kwargs.get(name, default)
+            if value is not MISSING:
+                check(self, graph, name, value)
+        return function(self, *args, **kwargs)
+
+    return run
+
+
+def _checks(hint: Any) -> Iterator[Check]:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        for mark in hint.__metadata__:
+            yield functools.partial(_number, hint) if isinstance(mark, Bounds) else mark
+    elif origin is Literal:
+        yield functools.partial(_name, inner)
+    elif origin in (Union, UnionType):
+        yield from (functools.partial(_unless_none, check) for one in inner for check in _checks(one))
+    elif origin is Sequence or (isinstance(origin, type) and issubclass(origin, Sequence)):
+        yield from (functools.partial(_each, check) for check in _checks(inner[0]))
+
+
+def _number(kind: Any, layer: Any, graph: Any, name: str, value: Any) -> None:
+    require(layer, kind, **{name: value})
+
+
+def _name(names: tuple[str, ...], layer: Any, graph: Any, name: str, value: Any) -> None:
+    known(name, value, names)
+
+
+def _unless_none(check: Check, layer: Any, graph: Any, name: str, value: Any) -> None:
+    if value is not None:
+        check(layer, graph, name, value)
+
+
+def _each(check: Check, layer: Any, graph: Any, name: str, values: Any) -> None:
+    for place, value in enumerate(values):
+        check(layer, graph, f"{name}[{place}]", value)
