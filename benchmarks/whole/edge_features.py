@@ -43,7 +43,7 @@ def transformer(graph: Graph) -> tuple[nn.Module, nn.Module]:
             self.nodes.bias.data = torch.cat([linear.bias.data for linear in theirs])
 
         def forward(self, x: Tensor, e: Tensor) -> Tensor:
-            *ends, root = self.nodes.parts(x, 4)
+            *ends, root = self.nodes(x).chunk(4, -1)
             q, k, v = (end.unflatten(-1, (HEADS, -1)) for end in ends)
             e_ij = EdgeInput((self.edge.weight, None), e)
             return attend(graph, q, k, v, Dot() + EdgeVectors(e_ij, e_ij)).flatten(-2) + root

@@ -223,7 +223,7 @@ def _check_attention(attention: str, block: PreNorm, edges: int) -> None:
 def _block(settings: GraphTransformerSettings, block: PreNorm, edges: int) -> nn.Module:
     width, attention_name = settings.width, Choice.of(settings.attention).name
     if edges and attention_name == "neighbors":
-        order = "post" if isinstance(block, PostNorm) else "pre"
+        order: Literal["pre", "post"] = "post" if isinstance(block, PostNorm) else "pre"
         return layers.EdgeTransformerBlock(width, settings.heads, block.norm, order, settings.dropout)
     site = Site(width, settings.heads, settings.dropout, edges)
     attention = chosen("attention", settings.attention, ATTENTIONS)(site)
