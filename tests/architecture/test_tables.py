@@ -52,29 +52,6 @@ def test_every_option_is_explained(table: str) -> None:
     assert silent == []
 
 
-WITHOUT_A_GRAPH = {
-    "embedding",
-    "examples",
-    "geometry",
-    "linear",
-    "low_rank",
-    "mlp",
-    "randomized",
-    "resnet",
-    "sides",
-    "spherical",
-    "types",
-    "recomputation",
-    "uncompiled",
-    "unit",
-}  # no layer(graph, x)
-
-
-def test_every_file_of_layers_is_in_the_table() -> None:
-    files = {path.stem for path in (PACKAGE / "layers").rglob("*.py")} - {"__init__"} - WITHOUT_A_GRAPH
-    assert files - {layer.__module__.split(".")[-1] for layer in LAYERS.values()} == set()
-
-
 def test_every_layer_with_an_example_is_in_the_table() -> None:
     modules = [importlib.import_module(name_of(path)) for path in (PACKAGE / "layers").rglob("*.py")]
     found = {
