@@ -17,7 +17,7 @@ TOOLS := .venv/tools.stamp
 # What the native module is built from: where that changed, by a pull too, it is built anew.
 KERNELS := $(shell find src/edgewise -name '*.[ch]pp' -o -name CMakeLists.txt)
 
-.PHONY: demo test lint check docs bench lottery extras wheel wheel-check sanitize instruction-sets fuzz mutants web browsers lock clean
+.PHONY: demo test test-more lint check docs bench extras wheel wheel-check sanitize instruction-sets fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -26,15 +26,18 @@ demo: $(RUNTIME)
 test: $(TOOLS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
+# What takes longer: Triton's interpreter, compilers, several processes, the studies.
+MORE := interpreter or compiled or studies or processes
+LONG := accuracy or endurance or browser or exports or wheel
+test-more: $(TOOLS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal -m '($(MORE)) and not ($(LONG))'
+
 lint: $(TOOLS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Lint, types, and the tests that a change can reach: since the last commit, or BASE=main.
-BASE ?= HEAD
-check: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal $$($(BIN)/python tests/reach.py $(BASE))
+check: lint test
 
 # Every optional package that Edgewise can use, at the locked versions.
 extras: $(TOOLS)
@@ -42,10 +45,6 @@ extras: $(TOOLS)
 # Every case of the benchmark at small sizes: does each contender run, and give the right numbers?
 bench: $(TOOLS)
 	$(BIN)/python -m benchmarks all --quick
-
-# The hardware lottery: one model trained dense, by gathered edges and by the chosen kernel; rewrites its picture (2 minutes).
-lottery: $(TOOLS)
-	$(BIN)/python -m benchmarks.studies.claims.lottery --picture docs/images/hardware-lottery.svg
 
 # From nothing each time: what an older build left has links to places that are gone.
 docs: $(TOOLS)

@@ -4,7 +4,7 @@
     python -m benchmarks csr-4x16 --threads 2
     python -m benchmarks window-4096 --only edgewise sdpa-blocks
     python -m benchmarks all --out results
-    python -m benchmarks all --device cuda --out results-gpu     on an NVIDIA GPU: see benchmarks/gpu/run.py
+    python -m benchmarks.gpu                                     on an NVIDIA GPU
 
 One thread is measured in processor time, several by the clock (in `threads` one too); memory is the peak above what
 was resident before.
@@ -17,7 +17,7 @@ import datetime
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,18 @@ from benchmarks import report, roofline
 from benchmarks.cases import CASES, Case
 from benchmarks.contenders import CONTENDERS, OURS
 from benchmarks.harness import Budget, race
-from benchmarks.regret.grid import regret
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.command.listing import columns
 from edgewise.errors import ConfigError, EdgewiseError, nearest
 
 ALSO = {
     "roofline": "how fast this machine copies and multiplies, which every other case is compared with",
-    "regret": "the planner's choices beside the fastest backend, over densities, sizes and patterns",
     "all": "everything above",
 }
 
 
 def build_parser() -> Parser:
-    """The options of both kinds of device."""
+    """The options."""
     about, _, details = (__doc__ or "").partition("\n")
     parser = Parser(
         prog="python -m benchmarks",
@@ -51,33 +49,24 @@ def build_parser() -> Parser:
     parser.add_argument("--quick", action="store_true", help="small sizes, two rounds, one thread, nothing compiled")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write the tables and results.json here")
     parser.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="(default: cpu)")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON on standard output")
-    cpu = parser.add_argument_group("on a CPU")
     number = whole(1, 1024)
-    cpu.add_argument("--threads", type=number, nargs="+", default=[], metavar="N", help="(default: 1 2)")
-    cpu.add_argument("--seconds", type=whole(1), default=20, metavar="S", help="to measure each part (default: 20)")
-    cpu.add_argument("--rounds", type=whole(1, 10_000), metavar="N", help="measure N rounds instead")
-    cpu.add_argument("--memory", type=whole(1), default=16, metavar="GB", help="of one process at most (default: 16)")
-    gpu = parser.add_argument_group("on a GPU")
-    gpu.add_argument("--minutes", type=float, default=8.5, metavar="M", help="begin nothing after that (default: 8.5)")
-    gpu.add_argument("--without", nargs="+", default=[], metavar="CONTENDER", help="leave these out")
-    gpu.add_argument("--dry-run", action="store_true", help="toy sizes on the CPU, to see it work; no figure counts")
-    gpu.add_argument("--compile-only", action="store_true", help="compile the Triton kernels for sm_90 and stop")
+    parser.add_argument("--threads", type=number, nargs="+", default=[], metavar="N", help="(default: 1 2)")
+    parser.add_argument("--seconds", type=whole(1), default=20, metavar="S", help="to measure each part (default: 20)")
+    parser.add_argument("--rounds", type=whole(1, 10_000), metavar="N", help="measure N rounds instead")
+    parser.add_argument(
+        "--memory", type=whole(1), default=16, metavar="GB", help="of one process at most (default: 16)"
+    )
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for: 0; 1 where Edgewise is wrong on a GPU; 2 for what the user can put right."""
+    """Run what the command line asks for: 0, or 2 for what the user can put right."""
     try:
         parser = build_parser()
         args, extra = parser.parse_known_args(argv)
         if extra:
             parser.refuse(extra[0])
-        if args.device == "cuda":
-            from benchmarks.gpu import run as gpu
-
-            return gpu.bench(args)
         if args.cases:
             budget = Budget(seconds=args.seconds, rounds=args.rounds, gigabytes=args.memory)
             results = bench(args.cases, args.quick, args.threads, budget, args.only, args.out)
@@ -116,12 +105,9 @@ def bench(
         "quick": quick,
         "machine": report.surroundings(),
         "roofline": {},
-        "formulas": roofline.FORMULAS | {"symbols": roofline.SYMBOLS},
+        "formulas": roofline.FORMULAS,
         "measurements": [],
         "achieved": [],
-        "growth": [],
-        "speed_up": [],
-        "regret": None,
     }
     cases = names if "all" in cases else cases
     chosen = {name: CASES[name] for name in CASES if name in cases}
@@ -133,9 +119,6 @@ def bench(
     for name, one in chosen.items():
         _run(name, one, tuple(threads), budget, only, results)
         sys.stdout.flush()
-    if "regret" in cases:
-        results["regret"] = regret(quick=quick, seconds=8.0 if quick else 180.0)
-        _print_regret(results["regret"])
     if out is not None:
         results["files"] = [str(out / name) for name in report.write(out, results)]
         print(f"wrote {', '.join(results['files'])}")
@@ -172,37 +155,21 @@ def _run(
     """Measure every part on every number of threads, and print the table."""
     print(f"\n{name}: {case.about}")
     contenders = [one for one in (*OURS, *case.peers) if not only or one in only]
-    counts = threads or case.threads
-    if budget.quick and not threads:
-        counts = (
-            (1, 2) if case.same_bits else (1,)
-        )  # beside other programs, two threads wait for each other far longer than they compute
+    counts, parts = threads or (case.threads[:1] if budget.quick else case.threads), list(case.parts)
     if budget.quick:
-        budget = replace(budget, size=case.quick)
-    parts = list(case.parts)
-    if budget.quick:
-        parts = parts[: 3 if case.by_size else 1]
+        budget, parts = replace(budget, size=case.quick), parts[:1]
         if not only and case.whole:
             contenders = ["edgewise", *case.peers]
     rows: list[report.Row] = []
-    # For a speed-up all numbers of threads take turns: from one race to the next the machine may change more than that.
-    for turn in [counts] if case.same_bits else [(count,) for count in counts]:
+    for count in counts:
         for part in parts:
-            entrants = [(contender, count) for contender in contenders for count in turn]
-            rows += map(report.as_row, race(name, part, entrants, budget, _say))
+            entrants = [(contender, count) for contender in contenders]
+            rows += map(asdict, race(name, part, entrants, budget, _say))
     _say("")
     results["measurements"] += rows
     print(columns(_without_absent(report.table(rows))))
     works = {f"{name}/{part}": roofline.work(name, part, budget.size) for part in parts}
     results["achieved"] += report.achieved(rows, works, results["roofline"])
-    if case.by_size:
-        grown = report.growth(rows, budget.size)
-        results["growth"] += [{"case": name} | row for row in grown]
-        print("growth: exponents of the number of nodes\n" + columns(_texts(grown)))
-    if case.same_bits:
-        found = report.speed_up(rows)
-        results["speed_up"] += [{"case": name} | row for row in found]
-        print(columns(_texts(found)))
 
 
 def _without_absent(lines: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -219,38 +186,11 @@ def _without_absent(lines: list[dict[str, str]]) -> list[dict[str, str]]:
     return [dict(zip(kept[0], kept[0], strict=True)), *kept] if kept else []
 
 
-def _texts(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    def text(value: Any) -> str:
-        if isinstance(value, dict):
-            return ", ".join(f"{key}: {text(one)}" for key, one in value.items())
-        return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-    heads = list(dict.fromkeys(name for row in rows for name in row))
-    return [{name: name for name in heads}] * bool(rows) + [
-        {name: text(row[name]) if name in row else "" for name in heads} for row in rows
-    ]
-
-
 def _print_machine(found: dict[str, dict[str, float]]) -> None:
     for count, speed in found.items():
         print(
             f"this machine, {count} thread{'s' if count != '1' else ''}: copies "
             f"{speed['bytes'] / 1e9:.1f} GB/s (read and written), multiplies {speed['flops'] / 1e9:.0f} GFLOP/s (sgemm)"
-        )
-
-
-def _print_regret(found: dict[str, Any]) -> None:
-    print("\nregret: the planner's choice beside the fastest backend, forward and backward")
-    rows = sorted(found["rows"], key=lambda row: -row["regret"])[:10]
-    shape = ("graph", "n", "density", "heads", "channels", "choice", "best")
-    print(columns(_texts([{name: row.get(name, "") for name in shape} | {"regret": row["regret"]} for row in rows])))
-    print(f"median {found['median']:.1%}, worst {found['worst']:.1%} of {len(found['rows'])} configurations")
-    if found["left_out"]:
-        print(f"{found['left_out']} configurations were left out for lack of time")
-    for row in found["break_even"]:
-        density = "none measured" if row["density"] is None else f"{row['density']:.2%}"
-        print(
-            f"  n {row['n']}, {row['heads']} × {row['channels']}: dense is as fast as sparse at a density of {density}"
         )
 
 

@@ -31,9 +31,7 @@ class Case:
     peers: tuple[str, ...]
     threads: tuple[int, ...] = (1, 2)
     quick: float = 0.01  # of the nodes, or of the molecules, that the full case has
-    same_bits: bool = False  # all thread counts take turns, and their outputs' bits and times are compared
     whole: bool = False  # a whole training step: in a quick run the planner's choice stands for all backends
-    by_size: bool = False  # the parts are named by their number of nodes: report how time and memory grow
 
 
 def scaled(count: int, size: float, least: int = 64) -> int:
@@ -54,9 +52,9 @@ def gatv2(size: float) -> Inputs:
     return csr(100_000, 2_000_000, 4, 16, GatedAdditive(a))(size)
 
 
-def spmm(channels: int) -> Callable[[float], Inputs]:
+def spmm(channels: int, nodes: int = 100_000, edges: int = 2_000_000) -> Callable[[float], Inputs]:
     """A weighted sum over a power-law graph."""
-    return lambda size: inputs.product(inputs.power_law(scaled(100_000, size), scaled(2_000_000, size)), channels)
+    return lambda size: inputs.product(inputs.power_law(scaled(nodes, size), scaled(edges, size)), channels)
 
 
 def window(n: int) -> Callable[[float], Inputs]:
@@ -100,7 +98,7 @@ def tensor_field(channels: int, types: int) -> Callable[[float], Inputs]:
 
 PYG = ("pyg", "pyg-reuse", "compiled", "compiled-reuse")
 SPARSE = (*PYG, "gather-compiled")
-SPMM = (*SPARSE, "sparse-csr", "spmm-reduce")
+SPMM = (*SPARSE, "sparse-csr")
 CSR_4X16 = Part(csr(100_000, 2_000_000, 4, 16), "csr")
 CSR_8X16 = Part(csr(100_000, 2_000_000, 8, 16), "csr")
 CSR_4X32 = Part(csr(20_000, 1_280_000, 4, 32), "csr")
@@ -124,13 +122,6 @@ CASES: dict[str, Case] = {
         {"": Part(window(4096), "window")},
         ("sdpa-blocks", "sdpa-masked", "flex"),
         quick=0.125,
-    ),
-    "window-scaling": Case(
-        "the same window on 4096 to 65536 nodes: how time and memory grow",
-        {str(n): Part(window(n), "window") for n in (4096, 8192, 16384, 32768, 65536)},
-        ("sdpa-blocks",),
-        quick=0.125,
-        by_size=True,
     ),
     "complete-1024": Case(
         "attention of everyone to everyone, 1024 nodes, 8 × 16",
@@ -196,18 +187,4 @@ CASES: dict[str, Case] = {
         whole=True,
     ),
     "sampling": Case("1M nodes, 10M edges: 1,024 seeds, ten neighbours, two hops", {"": Part(sampling)}, ("numba",)),
-    "memory-10m": Case(
-        "memory of a training step, power law, 500k nodes, 10M edges, 4 × 32",
-        {"": Part(csr(500_000, 10_000_000, 4, 32), "csr")},
-        ("compiled",),
-        threads=(2,),
-        quick=0.001,
-    ),
-    "threads": Case(
-        "the csr cases at 1, 2 and 4 threads, which take turns: speed-up, and the same bits",
-        {"csr-4x16": CSR_4X16, "csr-8x16": CSR_8X16, "csr-4x32": CSR_4X32},
-        (),
-        threads=(1, 2, 4),
-        same_bits=True,
-    ),
 }

@@ -52,7 +52,7 @@ def errors(inputs: Differentiated, y: Tensor, grads: dict[str, Tensor], exact: d
 
 def checked_gradient(inputs: Differentiated) -> Tensor:
     """The case's gradient on the checked rows, 0 elsewhere."""
-    rows, axis = checked_rows(inputs.graph), inputs.node_axis
+    rows, axis = checked_rows(inputs.graph).to(inputs.gradient.device), inputs.node_axis
     kept = inputs.gradient.index_select(axis, rows)
     return torch.zeros_like(inputs.gradient).index_copy(axis, rows, kept)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.statistic import Spread, spread
 from benchmarks.worker import LAZY, Order, exact_file, serve, write_exact
 
 LEAST, MOST = 3, 60  # rounds
@@ -36,6 +36,29 @@ class Budget:
     quick: bool = False  # processes are copies of one that has loaded PyTorch, and nothing that compiles takes part
 
 
+@dataclass(frozen=True)
+class Spread:
+    """The median of several measurements, the quartiles around it, and how many there were."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median and quartiles.
+
+    Example
+        >>> spread([3.0, 1.0, 2.0, 5.0, 4.0])
+        Spread(median=3.0, low=2.0, high=4.0, rounds=5)
+    """
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0], 1)
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(middle, low, high, len(values))
+
+
 @dataclass
 class Measurement:
     """What one contender did in one part of a case on so many threads: a refusal, or errors, seconds and megabytes."""
@@ -46,11 +69,8 @@ class Measurement:
     threads: int
     refused: str | None = None
     errors: dict[str, float] = field(default_factory=dict)
-    bits: str | None = None
     seconds: dict[str, Spread] = field(default_factory=dict)  # by kind: forward, step
     megabytes: dict[str, float] = field(default_factory=dict)
-    returned: dict[str, float] = field(default_factory=dict)  # of them, the output and the gradients
-    kept: dict[str, float] = field(default_factory=dict)  # caches that stay between steps
 
 
 Entrant = tuple[str, int]  # a contender, and on how many threads
@@ -84,7 +104,7 @@ def race(
                 answer = runner.receive()
                 if "ready" in answer:
                     running[entrant] = runner
-                    found[entrant].errors, found[entrant].bits = answer["ready"]["errors"], answer["ready"]["bits"]
+                    found[entrant].errors = answer["ready"]["errors"]
                     runner.kinds = answer["ready"]["kinds"]
                 else:
                     found[entrant].refused = answer["refused"]
@@ -111,8 +131,7 @@ def _measure(running: dict[Entrant, Runner], found: Mapping[Entrant, Measurement
     for entrant, kind in _turns(running):
         answer = ask(entrant, "memory", kind)
         if answer:
-            for measured in ("megabytes", "returned", "kept"):
-                getattr(found[entrant], measured)[kind] = answer[measured]
+            found[entrant].megabytes[kind] = answer["megabytes"]
             if answer["seconds"] > SLOW:
                 times[entrant, kind] = [answer["seconds"]]
     slow = set(times)

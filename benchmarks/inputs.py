@@ -50,6 +50,7 @@ class Attention:
     def to(self, device: str, dtype: torch.dtype) -> Attention:
         """The same on a device, in a dtype; for scores without weights of their own."""
         q, k, v = (x.detach().to(device, dtype).requires_grad_() for x in (self.q, self.k, self.v))
+        v = k if self.v is self.k else v
         return Attention(self.graph.to(device), q, k, v, self.score)
 
 
@@ -70,12 +71,17 @@ class Product:
     def gradient(self) -> Tensor:
         """dL/dy, the same in every contender."""
         shape = (self.graph.num_receivers, self.x.shape[-1])
-        return torch.randn(shape, generator=torch.Generator().manual_seed(3))
+        return torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(self.x)
 
     @property
     def node_axis(self) -> int:
         """Where y counts receivers."""
         return -2
+
+    def to(self, device: str, dtype: torch.dtype) -> Product:
+        """The same on a device, in a dtype."""
+        x = self.x.detach().to(device, dtype).requires_grad_()
+        return Product(self.graph.to(device), x, self.weight.to(device, dtype))
 
 
 @dataclass(frozen=True)
@@ -249,7 +255,7 @@ def checked_rows(graph: Graph) -> Tensor:
     """The receivers on which a case is checked, ascending: all, or the largest, both ends and some of the others."""
     if graph.num_edges <= CHECKED_EDGES:
         return torch.arange(graph.num_receivers)
-    degrees = graph.in_degrees()
+    degrees = graph.in_degrees().cpu()
     order = torch.randperm(graph.num_receivers, generator=torch.Generator().manual_seed(4))
     first = torch.tensor([int(degrees.argmax()), 0, graph.num_receivers - 1])
     order = torch.cat([first, order])

@@ -49,13 +49,6 @@ def peak_above(step: Callable[[], object]) -> float:
     return max(0.0, highest - before)
 
 
-def size(returned: object) -> float:
-    """Megabytes of a tensor, or of all that are in a tuple of tuples."""
-    if isinstance(returned, tuple | list):
-        return sum(map(size, returned))
-    return float(getattr(returned, "nbytes", 0)) / MEGABYTE
-
-
 def _status(field: str) -> float:
     for line in STATUS.read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):

@@ -1,27 +1,19 @@
-"""The measurements as a table, as JSON and as a drawing."""
+"""The measurements as tables and as JSON."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Measurement
-from benchmarks.statistic import slope
 from edgewise import __version__
 
 KINDS = {"forward": "forward", "step": "forward and backward"}
 ROOM = 3  # significant digits
 Row = dict[str, Any]
-
-
-def as_row(one: Measurement) -> Row:
-    """A measurement as plain data."""
-    return asdict(one)
 
 
 def shown(value: float) -> str:
@@ -49,25 +41,15 @@ def table(rows: Sequence[Row]) -> list[dict[str, str]]:
         line = {"part": row["part"]} if several else {}
         line |= {"contender": row["contender"], "threads": str(row["threads"])}
         for kind in KINDS:
-            taken = row["seconds"].get(kind)
-            line[f"{kind} ms"] = milliseconds(taken)
+            line[f"{kind} ms"] = milliseconds(row["seconds"].get(kind))
             line[f"{kind} ×"] = ratio(rows, row, kind)
         memory = row["megabytes"].get("step", row["megabytes"].get("forward"))
         line["MB"] = "" if memory is None else f"{memory:,.0f}"
-        line["extra MB"] = beyond_results(row, "step" if "step" in row["megabytes"] else "forward")
-        kept = row["kept"].get("step", row["kept"].get("forward"))
-        line["kept MB"] = "" if kept is None else f"{kept:,.0f}"
         line["error"] = f"{max(row['errors'].values()):.0e}" if row["errors"] else ""
         if row["refused"]:
             line["forward ms"] = f"— {row['refused']}"
         lines.append(line)
     return lines
-
-
-def beyond_results(row: Row, kind: str) -> str:
-    """The peak's megabytes beyond what the pass returns, where both were measured."""
-    peak, returned = row["megabytes"].get(kind), row.get("returned", {}).get(kind)
-    return "" if peak is None or returned is None else f"{max(0.0, peak - returned):,.0f}"
 
 
 def milliseconds(taken: dict[str, float] | None) -> str:
@@ -79,56 +61,10 @@ def milliseconds(taken: dict[str, float] | None) -> str:
 
 def ratio(rows: Sequence[Row], row: Row, kind: str) -> str:
     """A contender's time as a multiple of Edgewise's in the same part, on as many threads."""
-    own = next(
-        (
-            other["seconds"].get(kind)
-            for other in rows
-            if other["contender"] == "edgewise"
-            and (other["case"], other["part"], other["threads"]) == (row["case"], row["part"], row["threads"])
-        ),
-        None,
-    )
+    same = [one for one in rows if all(one[name] == row[name] for name in ("case", "part", "threads"))]
+    own = next((one["seconds"].get(kind) for one in same if one["contender"] == "edgewise"), None)
     taken = row["seconds"].get(kind)
     return "" if own is None or taken is None else f"{taken['median'] / own['median']:.2f}"
-
-
-def growth(rows: Sequence[Row], size: float) -> list[dict[str, Any]]:
-    """The slopes of log time and of log memory against the log of the number of nodes, by contender and threads."""
-    found = []
-    for name, threads in dict.fromkeys((row["contender"], row["threads"]) for row in rows):
-        same = [row for row in rows if (row["contender"], row["threads"]) == (name, threads)]
-        answer: dict[str, Any] = {"contender": name, "threads": threads}
-        for kind in KINDS:
-            timed = [row for row in same if kind in row["seconds"]]
-            nodes = [float(row["part"]) * size for row in timed]
-            if len(timed) >= 2:
-                answer[f"{kind} time"] = slope(nodes, [row["seconds"][kind]["median"] for row in timed])
-                answer[f"{kind} memory"] = slope(nodes, [max(1e-3, row["megabytes"][kind]) for row in timed])
-        if len(answer) > 2:
-            found.append(answer)
-    return found
-
-
-def speed_up(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """How many times faster than on one thread, by the clock, and whether the bits are the same."""
-    found = []
-    for part, name in dict.fromkeys((row["part"], row["contender"]) for row in rows):
-        same = {row["threads"]: row for row in rows if (row["part"], row["contender"]) == (part, name)}
-        timed = {threads: row for threads, row in same.items() if row["seconds"]}
-        if not timed:
-            continue
-        least = min(timed)
-        kind = "step" if "step" in timed[least]["seconds"] else "forward"
-        first = timed[least]["seconds"][kind]["median"]
-        found.append(
-            {
-                "part": part,
-                "contender": name,
-                "speed-up": {str(t): first / row["seconds"][kind]["median"] for t, row in timed.items()},
-                "same bits": len({row["bits"] for row in timed.values()}) == 1,
-            }
-        )
-    return found
 
 
 def achieved(
@@ -147,9 +83,9 @@ def achieved(
                 {name: row[name] for name in ("case", "part", "contender", "threads")}
                 | {
                     "kind": kind,
-                    "gigabytes per second": moved / seconds / 1e9,
+                    "GB/s": moved / seconds / 1e9,
                     "of copy": moved / seconds / speed["bytes"],
-                    "gigaflops": operations / seconds / 1e9,
+                    "GFLOP/s": operations / seconds / 1e9,
                     "of sgemm": operations / seconds / speed["flops"],
                 }
             )
@@ -189,54 +125,20 @@ def _processor() -> str:
 
 
 def write(folder: Path, results: dict[str, Any]) -> list[str]:
-    """Write table.md, results.json, times.svg and times.png; the names written."""
+    """Write table.md and results.json; the names written."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    parts = []
+    machine = ", ".join(f"{name} {value}" for name, value in results["machine"].items())
+    parts = [f"{results['command']}, {results['date']}: {machine}\n"]
     for case in dict.fromkeys(row["case"] for row in results["measurements"]):
         rows = [row for row in results["measurements"] if row["case"] == case]
         parts.append(f"## {case}\n\n{markdown(table(rows))}")
-    (folder / "table.md").write_text("\n".join(parts) or "(nothing measured)\n", encoding="utf-8")
-    if not any(row["seconds"] for row in results["measurements"]):
-        return ["results.json", "table.md"]
-    draw(results["measurements"], folder / "times.svg", folder / "times.png")
-    return ["results.json", "table.md", "times.svg", "times.png"]
+    if results["achieved"]:
+        shares = [{name: _text(value) for name, value in row.items()} for row in results["achieved"]]
+        parts.append(f"## Shares of what the machine can do\n\n{markdown(shares)}")
+    (folder / "table.md").write_text("\n".join(parts), encoding="utf-8")
+    return ["results.json", "table.md"]
 
 
-def draw(rows: Sequence[Row], *paths: Path) -> None:
-    """Time as a multiple of Edgewise's, a panel for each case, logarithmic; shorter than 1 is faster than Edgewise."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from edgewise.apps.report.figures import CLASSES
-
-    most = max(row["threads"] for row in rows if row["seconds"])
-    bars: dict[str, list[tuple[str, float]]] = {}
-    for row in rows:
-        kind = "step" if "step" in row["seconds"] else "forward"
-        multiple = ratio(rows, row, kind)
-        if row["seconds"] and multiple and row["threads"] == min(2, most):
-            bars.setdefault(f"{row['case']} {row['part']}".strip(), []).append((row["contender"], float(multiple)))
-    if not bars:
-        return
-    height = 0.45 * len(bars) + 0.19 * sum(map(len, bars.values()))
-    style = {"svg.fonttype": "none", "svg.hashsalt": "edgewise", "font.size": 8.0, "axes.titlesize": 8.0}
-    with matplotlib.rc_context(style):  # type: ignore[arg-type, unused-ignore]
-        figure = Figure(figsize=(7.2, max(1.5, height)), layout="constrained")
-        ratios = [len(found) + 1 for found in bars.values()]
-        panels = figure.subplots(len(bars), 1, squeeze=False, sharex=True, gridspec_kw={"height_ratios": ratios})[:, 0]
-        for panel, (title, found) in zip(panels, bars.items(), strict=True):
-            names, values = [name for name, _ in found], [max(value, 1e-3) for _, value in found]
-            colours = [CLASSES[0] if name == "edgewise" else CLASSES[9] for name in names]
-            panel.barh(names, [value - 1 for value in values], left=1, color=colours)
-            for place, value in enumerate(values):
-                panel.annotate(f" {value:.2g}×", (max(value, 1), place), va="center")
-            panel.invert_yaxis()
-            panel.set_title(title, loc="left")
-            panel.set_xscale("log")
-            panel.axvline(1, color=CLASSES[9], linewidth=0.8)
-            panel.margins(x=0.12)
-            panel.spines[["top", "right"]].set_visible(False)
-        panels[-1].set_xlabel("time ÷ Edgewise's")
-        for path in paths:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+def _text(value: Any) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -9,24 +9,15 @@ from typing import Any
 
 from benchmarks.harness import Budget, context_of, environment, environment_of
 
+# What any method must move and compute. w = 4HC bytes of a node's row; E edges, N nodes, H heads, C channels. Rows that
+# several edges share are counted for each of them: caches can serve more than a copy does.
 FORMULAS = {
-    "csr": (
-        "bytes: E(2w + 8) + 2Nw forward (k_j and v_j of every edge, its index; q read, y written), "
-        "E(6w + 24) + 10Nw a step (k_j, v_j again by receiver, q_i, dy_i by sender); operations: 4EHC and 14EHC"
-    ),
-    "gat": (
-        "bytes: E(w + 4H + 8) + 2Nw forward (v_j, its score and index), E(3w + 24H + 24) + 6Nw a step; "
-        "operations: 2EHC and 6EHC"
-    ),
-    "gatv2": (
-        "bytes: E(w + 8) + 2Nw forward (k_j serves score and value), E(4w + 24) + 8Nw a step; "
-        "operations: 6EHC and 20EHC"
-    ),
-    "spmm": "bytes: E(w + 12) + Nw forward (x_j, its weight and index), twice that a step; operations: 2EHC and 4EHC",
-    "window": "bytes: 4Nw forward and 12Nw a step (nothing is gathered); operations: 4EHC and 14EHC on the E pairs",
-    "pairs": "bytes: 4Nw forward and 12Nw a step (nothing is gathered); operations: 4EHC and 14EHC on the E pairs",
+    "csr": "E(2w + 8) + 2Nw bytes forward, E(6w + 24) + 10Nw a step; 4EHC and 14EHC operations",
+    "gat": "E(w + 4H + 8) + 2Nw bytes forward, E(3w + 24H + 24) + 6Nw a step; 2EHC and 6EHC operations",
+    "gatv2": "E(w + 8) + 2Nw bytes forward, E(4w + 24) + 8Nw a step; 6EHC and 20EHC operations",
+    "spmm": "E(w + 12) + Nw bytes forward, twice that a step; 2EHC and 4EHC operations",
+    "window": "4Nw bytes forward, 12Nw a step (nothing is gathered); 4EHC and 14EHC operations on the E pairs",
 }
-SYMBOLS = "w = 4HC bytes of a node's row; E edges, N nodes, H heads, C channels"
 
 
 def traffic(formula: str, kind: str, edges: int, nodes: int, heads: int, channels: int) -> tuple[int, int]:
@@ -52,21 +43,25 @@ def traffic(formula: str, kind: str, edges: int, nodes: int, heads: int, channel
     return table["window" if formula == "pairs" else formula, kind]
 
 
+def of(inputs: Any, formula: str, kind: str) -> tuple[int, int]:
+    """Compulsory bytes and operations of a case's inputs, for numbers of 4 bytes."""
+    from benchmarks.inputs import Product
+
+    graph, shape = inputs.graph, inputs.gradient.shape
+    heads, channels = (1, shape[-1]) if isinstance(inputs, Product) else (shape[-2], shape[-1])
+    copies = math.prod(shape[: inputs.node_axis])  # a leading batch shares the graph
+    return traffic(formula, kind, copies * graph.num_edges, copies * graph.num_receivers, heads, channels)
+
+
 def work(case: str, part: str, size: float) -> dict[str, tuple[int, int]]:
     """Compulsory bytes and operations of a part by kind; empty for a part without a formula."""
     from benchmarks.cases import CASES
-    from benchmarks.inputs import Attention, Product
 
     chosen = CASES[case].parts[part]
     if chosen.traffic is None:
         return {}
     inputs = chosen.make(size)
-    assert isinstance(inputs, Attention | Product)
-    graph, shape = inputs.graph, inputs.gradient.shape
-    heads, channels = (1, shape[-1]) if isinstance(inputs, Product) else (shape[-2], shape[-1])
-    copies = math.prod(shape[: inputs.node_axis])  # a leading batch shares the graph
-    counts = (copies * graph.num_edges, copies * graph.num_receivers, heads, channels)
-    return {kind: traffic(chosen.traffic, kind, *counts) for kind in ("forward", "step")}
+    return {kind: of(inputs, chosen.traffic, kind) for kind in ("forward", "step")}
 
 
 def machine(threads: tuple[int, ...] = (1, 2), budget: Budget = Budget()) -> dict[str, dict[str, float]]:  # noqa: B008

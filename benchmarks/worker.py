@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import time
 import warnings
@@ -41,7 +40,7 @@ def write_exact(order: Order) -> None:
     """Solve a part in float64 and write the answer; nothing for a part that has no oracle."""
     from safetensors.torch import save_file
 
-    from benchmarks.contenders.models import gpt, particles, tensor_field
+    from benchmarks.contenders import gpt, particles, tensor_field
     from benchmarks.exact import solve
     from benchmarks.inputs import Attention, Particles, Product, SmallGPT, TensorField
 
@@ -115,8 +114,6 @@ class Contestant:
         if self.differentiated:
             inputs.gradient  # noqa: B018 (made here, so that it belongs to the inputs)
         self.forward_only = forward_only
-        memory.give_back()
-        self.inputs_only = memory.resident()
 
     def forward(self) -> Any:
         """The output alone, as in inference; a whole epoch or sample for the cases that have no gradient."""
@@ -141,7 +138,7 @@ class Contestant:
     def check(self) -> dict[str, Any]:
         """Warm up and compare with the oracle: errors by tensor; ValueError for a contender that is wrong."""
         if not self.differentiated:
-            return {"errors": self._check_effect(), "bits": None, "kinds": ["forward"]}
+            return {"errors": self._check_effect(), "kinds": ["forward"]}
         from safetensors.torch import load_file
 
         from benchmarks import exact
@@ -155,11 +152,8 @@ class Contestant:
         errors = exact.errors(self.inputs, found, grads, truth)
         errors["y"] = max(errors["y"], exact.errors(self.inputs, plain, {}, truth)["y"])
         refuse_wrong(errors)
-        digest = hashlib.sha256()
-        for tensor in (found.detach(), *grads.values()):
-            digest.update(tensor.contiguous().numpy().tobytes())
         kinds = ["forward"] if self.forward_only else ["forward", "step"]
-        return {"errors": errors, "bits": digest.hexdigest(), "kinds": kinds}
+        return {"errors": errors, "kinds": kinds}
 
     def _check_effect(self) -> dict[str, float]:
         from benchmarks.inputs import Particles, Sampling, SmallGPT
@@ -187,19 +181,8 @@ class Contestant:
         """Seconds of one step, the number of steps that fill a round, or megabytes."""
         run = self.step if kind == "step" else self.forward
         if what == "memory":
-            memory.give_back()
-            kept = max(0.0, memory.resident() - self.inputs_only)
-            returned: list[float] = []
-
-            def measured() -> Any:
-                found = run()
-                returned.append(memory.size(found))
-                return found
-
             start = time.perf_counter()
-            megabytes = memory.peak_above(measured)
-            seconds = time.perf_counter() - start
-            return {"megabytes": megabytes, "returned": returned[0], "kept": kept, "seconds": seconds}
+            return {"megabytes": memory.peak_above(run), "seconds": time.perf_counter() - start}
         run()  # caches and freed pages are as in the middle of a training loop, not as after another contender's turn
         if what == "calibrate":
             least = ROUND if self.order.size >= 1 else ROUND_QUICK

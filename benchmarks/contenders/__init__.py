@@ -1,4 +1,4 @@
-"""The contenders: one file each, with `refuses(inputs)` and `prepare(inputs)`, and the table that names them."""
+"""The contenders: why each cannot take part, and its computation; and the table that names them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.contenders import ours
-from benchmarks.contenders.dense import flex, sdpa, sdpa_blocks, sdpa_grouped, sdpa_masked
-from benchmarks.contenders.models import gpt, plain, tensor_field
-from benchmarks.contenders.sparse import compiled, gather_compiled, numba_sampling, pyg, sparse_csr, spmm_reduce
+from benchmarks.contenders import (
+    dense,
+    gather_compiled,
+    gpt,
+    numba_sampling,
+    ours,
+    plain,
+    pyg,
+    sparse_csr,
+    tensor_field,
+)
 from benchmarks.inputs import Inputs
 from edgewise.kernels import BACKENDS
 
@@ -34,53 +41,43 @@ class Contender:
         return "its allocator's settings need a process started afresh" if self.environment else None
 
 
+def compiled(about: str, module: Any, environment: Mapping[str, str] | None = None, **options: Any) -> Contender:
+    """A contender that compiles."""
+    prepare = options.pop("prepare", None) or module.prepare
+    return Contender(about, module.refuses, prepare, environment or {}, compiles=True, **options)
+
+
 PEERS: dict[str, Contender] = {
     "pyg": Contender("PyTorch Geometric", pyg.refuses, pyg.prepare),
     "pyg-reuse": Contender("PyTorch Geometric, memory reused", pyg.refuses, pyg.prepare, REUSE),
-    "compiled": Contender("PyTorch Geometric under torch.compile", compiled.refuses, compiled.prepare, compiles=True),
-    "compiled-reuse": Contender(
-        "PyTorch Geometric under torch.compile, memory reused",
-        compiled.refuses,
-        compiled.prepare,
-        REUSE,
-        compiles=True,
+    "compiled": compiled("PyTorch Geometric under torch.compile", pyg, prepare=pyg.compiled),
+    "compiled-reuse": compiled(
+        "PyTorch Geometric under torch.compile, memory reused", pyg, REUSE, prepare=pyg.compiled
     ),
-    "gather-compiled": Contender(
-        "gather and index_add by hand under torch.compile, memory reused",
-        gather_compiled.refuses,
-        gather_compiled.prepare,
-        REUSE,
-        compiles=True,
-    ),
-    "sdpa": Contender("scaled_dot_product_attention", sdpa.refuses, sdpa.prepare),
-    "sdpa-masked": Contender("scaled_dot_product_attention with a mask", sdpa_masked.refuses, sdpa_masked.prepare),
-    "sdpa-blocks": Contender(
-        "scaled_dot_product_attention on blocks cut by hand", sdpa_blocks.refuses, sdpa_blocks.prepare
-    ),
-    "sdpa-grouped": Contender(
-        "scaled_dot_product_attention on molecules of one size", sdpa_grouped.refuses, sdpa_grouped.prepare
-    ),
+    "gather-compiled": compiled("gather and index_add under torch.compile, memory reused", gather_compiled, REUSE),
+    "sdpa": Contender("scaled_dot_product_attention", dense.plain_refuses, dense.plain),
+    "sdpa-masked": Contender("scaled_dot_product_attention with a mask", dense.masked_refuses, dense.masked),
+    "sdpa-blocks": Contender("scaled_dot_product_attention on blocks", dense.blocks_refuses, dense.blocks),
+    "sdpa-grouped": Contender("scaled_dot_product_attention size by size", dense.grouped_refuses, dense.grouped),
     "sparse-csr": Contender("PyTorch's CSR product, its transpose kept", sparse_csr.refuses, sparse_csr.prepare),
-    "spmm-reduce": Contender("torch.sparse.mm with a reduction", spmm_reduce.refuses, spmm_reduce.prepare),
-    "flex": Contender(
-        "FlexAttention under torch.compile", flex.refuses, flex.prepare, forward_only=True, compiles=True
-    ),
-    "numba": Contender("a sampler in numba", numba_sampling.refuses, numba_sampling.prepare, compiles=True),
+    "flex": Contender("FlexAttention under torch.compile", dense.flex_refuses, dense.flex, {}, True, True),
+    "numba": compiled("a sampler in numba", numba_sampling),
     "e3nn": Contender("e3nn", tensor_field.refuses, tensor_field.prepare(False)),
-    "e3nn-compiled": Contender(
-        "e3nn, its product under torch.compile", tensor_field.refuses, tensor_field.prepare(True), compiles=True
-    ),
+    "e3nn-compiled": compiled("e3nn under torch.compile", tensor_field, prepare=tensor_field.prepare(True)),
     "plain-gpt": Contender("a GPT in plain PyTorch", gpt.refuses, gpt.prepare),
     "plain": Contender("a loop in plain PyTorch with sparse features", plain.refuses, plain.prepare),
 }
 
-OURS: dict[str, Contender] = {
-    "edgewise": Contender("Edgewise, the planner's choice", ours.refuses(None), ours.prepare(None))
-}
-OURS |= {
-    name: Contender(f"Edgewise's {name} backend", ours.refuses(name), ours.prepare(name))
-    for name, backend in BACKENDS.items()
-    if backend.is_chosen_on("cpu")
-}
 
+def ours_on(device: str) -> dict[str, Contender]:
+    """The planner's choice, and each backend that it may choose on a kind of device."""
+    found = {"edgewise": Contender("Edgewise, the planner's choice", ours.refuses(None), ours.prepare(None))}
+    return found | {
+        name: Contender(f"Edgewise's {name} backend", ours.refuses(name), ours.prepare(name))
+        for name, backend in BACKENDS.items()
+        if backend.is_chosen_on(device)
+    }
+
+
+OURS = ours_on("cpu")
 CONTENDERS: dict[str, Contender] = OURS | PEERS

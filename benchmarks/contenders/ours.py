@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contenders.models import cora, gpt, particles
+from benchmarks.contenders import cora, gpt, particles
 from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
 from edgewise.configuration import Choice
 from edgewise.graphs import causal

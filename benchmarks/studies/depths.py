@@ -1,9 +1,9 @@
 """Over-smoothing on Cora: networks of 2 to 64 layers, how well they classify and how much neighbours still differ.
 
-python -m benchmarks.studies.depths [STEPS [PICTURE.svg]]
+python -m benchmarks.studies.depths [STEPS]
 
 Trains each network once at each depth (seed 0) and prints its test accuracy and the relative Dirichlet energy of what
-its last hidden layer gives, with the weights that were best on the validation data; the picture shows both over depth.
+its last hidden layer gives, with the weights that were best on the validation data.
 Only nodes' features are dropped out: where attention weights are too, what a node adds up grows from layer to layer,
 and past 60 layers the first gradient is no longer finite.
 """
@@ -15,12 +15,9 @@ from math import isnan, nan
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator, PercentFormatter
 
 from edgewise import training
 from edgewise.apps import options, recipes
-from edgewise.apps.report import figures
 from edgewise.errors import NonFiniteError
 from edgewise.layers import dirichlet_energy
 from edgewise.models import GNN, GraphTransformer, energy_by_depth
@@ -73,37 +70,12 @@ def energy_of_alike() -> float:
     return float(dirichlet_energy(graph, torch.ones(graph.num_receivers, 1), relative=True))
 
 
-def picture(measured: Measured, alike: float) -> Figure:
-    """Accuracy and energy over depth, side by side; a dotted line at the energy of nodes that all say the same."""
-    with figures.drawing(3.0, (1, 2)) as (figure, grid):
-        for column, title in enumerate(("test accuracy", "relative Dirichlet energy of the last hidden layer")):
-            axes = grid[0, column]
-            axes.set_title(title)
-            for colour, (name, pairs) in zip(figures.CLASSES, measured.items(), strict=False):
-                axes.plot(DEPTHS, [pair[column] for pair in pairs], color=colour, marker="o", markersize=3, label=name)
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(DEPTHS, map(str, DEPTHS))
-            axes.xaxis.set_minor_locator(NullLocator())
-            axes.set_xlabel("layers")
-            axes.grid(axis="y", color=figures.RULE, linewidth=0.6)
-            axes.tick_params(length=0)
-        grid[0, 0].yaxis.set_major_formatter(PercentFormatter(1.0))
-        grid[0, 1].set_yscale("symlog", linthresh=1e-6)
-        grid[0, 1].set_ylim(0, 1)
-        grid[0, 1].axhline(alike, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        labels = dict(zip(*reversed(grid[0, 0].get_legend_handles_labels()), strict=True))
-        figure.legend(
-            labels.values(), labels, loc="outside lower center", ncols=5, frameon=False, labelcolor=figures.MUTED
-        )
-    return figure
-
-
 def cell(accuracy: float, energy: float) -> str:
     """What the table says of one network at one depth."""
     return "diverges" if isnan(accuracy) else f"{100 * accuracy:.1f} %, {energy:.1e}"
 
 
-def main(steps: str = "200", out: str | None = None) -> None:
+def main(steps: str = "200") -> None:
     measured: Measured = {name: [] for name in NETWORKS}
     print("| network | " + " | ".join(f"{depth}" for depth in DEPTHS) + " | seconds |", flush=True)
     print("|---" * (len(DEPTHS) + 2) + "|", flush=True)
@@ -115,9 +87,6 @@ def main(steps: str = "200", out: str | None = None) -> None:
         print(f"| {name} | " + " | ".join(cells) + f" | {time.process_time() - started:.0f} |", flush=True)
     alike = energy_of_alike()
     print(f"nodes that all say the same: {alike:.1e}")
-    if out is not None:
-        drawn = figures.svg(picture(measured, alike), "over-smoothing")
-        Path(out).write_text(figures.standalone(drawn), encoding="utf-8")
 
 
 if __name__ == "__main__":

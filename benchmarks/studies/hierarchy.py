@@ -1,20 +1,14 @@
 """What networks tell apart, beside the Weisfeiler-Lehman tests: families of graphs × models.
 
-python -m benchmarks.studies.hierarchy [PICTURE.svg]
+python -m benchmarks.studies.hierarchy
 
 Each network has random weights, three draws, and reads every family of `edgewise check expressiveness` with two
-relabellings of each graph; the picture shows the share of pairs that it tells apart.
+relabellings of each graph.
 """
 
-import sys
 import time
-from pathlib import Path
-
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from edgewise.apps.command.expressiveness import SEEDS, Verdict, build, judge
-from edgewise.apps.report import figures
 from edgewise.tasks.isomorphism.families import FAMILIES
 
 MODELS = {
@@ -56,34 +50,9 @@ def table(measured: dict[str, list[Verdict]]) -> tuple[list[str], list[str], lis
     return chosen, [v.family for v in first], rows, [v.pairs for v in first]
 
 
-def picture(measured: dict[str, list[Verdict]]) -> Figure:
-    """Families down, networks and tests across; the darker, the larger the share of pairs that are told apart."""
-    columns, names, rows, pairs = table(measured)
-    with figures.drawing(5.2) as (figure, grid):
-        axes = grid[0, 0]
-        for y, row in enumerate(rows):
-            for x, told in enumerate(row):
-                share = told / pairs[y]
-                axes.add_patch(Rectangle((x - 0.47, y - 0.45), 0.94, 0.9, facecolor=figures.MATRIX, alpha=0.85 * share))
-                color = figures.INK if share else figures.MUTED
-                axes.text(x, y, str(told), ha="center", va="center", fontsize=8, color=color)
-        axes.set_xlim(-0.5, len(columns) - 0.5)
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right")
-        axes.set_yticks(range(len(names)), [f"{name} ({count})" for name, count in zip(names, pairs, strict=True)])
-        axes.tick_params(length=0)
-        for side in axes.spines.values():
-            side.set_visible(False)
-        figure.suptitle("pairs of graphs told apart, of so many")
-    return figure
-
-
-def main(out: str | None = None) -> None:
-    measured = measure()
-    if out is not None:
-        drawn = figures.svg(picture(measured), "expressiveness")
-        Path(out).write_text(figures.standalone(drawn), encoding="utf-8")
+def main() -> None:
+    measure()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -78,64 +78,14 @@ EXAMPLES = {
         output="[model(b.x, b.edge_index, b.batch) for b in test_loader][0]",
     ),
     "ppi": Example("GAT, protein graphs", output="model(train_dataset[0].x, train_dataset[0].edge_index)"),
-    "ppi-gatv2": Example(
-        "GATv2, protein graphs",
-        output="model(train_dataset[0].x, train_dataset[0].edge_index)",
-        script="ppi",
-        replaced=("GATConv", "GATv2Conv"),
-    ),
     "gatv2": Example("GATv2, Cora", script="gat", replaced=("GATConv", "GATv2Conv")),
     "unimp_arxiv": Example("TransformerConv", output="model(data.x, data.y, data.edge_index, train_mask)"),
-    "tgn": Example(
-        "TransformerConv with edge_attr, events",
-        line="edgewise.convert(gnn, optimizer)",
-        compiled="gnn = torch.compile(gnn)",
-        output="gnn.conv(*inputs)",
-    ),
-    "graph_gps": Example(
-        "GPS: attention, and GINE with edge_attr, 4 batches of molecules",
-        line="edgewise.convert(model, train_loader, optimizer)",
-        # In float32 an untrained network magnifies PyTorch Geometric's own rounding to 5e-4.
-        output="[deepcopy(model).double()(b.x, b.pe.double(), b.edge_index, b.edge_attr, b.batch)"
-        " for b in val_loader][0]",
-    ),
-    "pna": Example(
-        "PNA with edge_attr, a batch of 128 molecules",
-        line="edgewise.convert(model, train_loader, optimizer)",
-        output="[deepcopy(model).double()(b.x, b.edge_index, b.edge_attr, b.batch) for b in val_loader][0]",
-        train="train(1)",
-    ),
     "reddit": Example(
         "SAGE, batches",
         output="model(data.x[:99], data.edge_index[:, (data.edge_index < 99).all(0)])",
         train="train(1)",
     ),
-    "ogbn_train": Example(
-        "GraphSAGE of 3 layers, batches",
-        output="model(data.x[:99], data.edge_index[:, (data.edge_index < 99).all(0)])",
-        train="train(1)",
-        arguments=("--model", "sage"),
-    ),
     "rgcn": Example("RGCN, 90 relations", output="model(data.edge_index, data.edge_type)"),
-    "rgcn_link_pred": Example(
-        "RGCN with blocks, 474 relations",
-        compiled="",  # a loop over 474 relations, twice, is not compiled within minutes
-        output="model.encode(data.edge_index, data.edge_type)",
-    ),
-    "autoencoder": Example(
-        "GCN, all links of Cora",
-        compiled="model.encode = torch.compile(model.encode)",
-        output="model.encode(train_data.x, train_data.edge_index)",
-    ),
-    "hetero_conv_dblp": Example(
-        "SAGE of each kind of edge, 4 kinds of nodes",
-        output="model(data.x_dict, data.edge_index_dict)",
-        path="hetero/",
-    ),
-    "arma": Example("ARMA, Cora"),
-    "mixhop": Example("MixHop, Cora"),
-    "tagcn": Example("topology-adaptive graph convolution, Cora", output="model()"),
-    "hgt_dblp": Example("HGT, 4 kinds of nodes", output="model(data.x_dict, data.edge_index_dict)", path="hetero/"),
 }
 
 
@@ -199,56 +149,6 @@ def entities(*_: Any, **__: Any) -> Drawn:
     return made
 
 
-def facts(*_: Any, **__: Any) -> Drawn:
-    """A tenth of FB15k-237: 1,454 nodes, 27,211 facts of 237 relations, and these in both directions."""
-    from torch_geometric.data import Data
-
-    index, kinds = torch.randint(1454, (2, 27211)), torch.randint(237, (27211,))
-    both = {"edge_index": torch.cat([index, index.flip(0)], 1), "edge_type": torch.cat([kinds, kinds + 237])}
-    made = Drawn([Data(num_nodes=1454, train_edge_index=index, train_edge_type=kinds, **both)])
-    made.num_relations = 474
-    return made
-
-
-def dblp(*_: Any, **__: Any) -> Drawn:
-    """DBLP's numbers of nodes, features and edges."""
-    from torch_geometric.data import HeteroData
-
-    data, sizes = HeteroData(), {"author": 4057, "paper": 14328, "term": 7723, "conference": 20}
-    for kind, features in (("author", 334), ("paper", 4231), ("term", 50), ("conference", 1)):
-        data[kind].x = torch.randn(sizes[kind], features)
-    data["author"].y = torch.randint(4, (4057,))
-    for place, name in enumerate(("train", "val", "test")):
-        data["author"][f"{name}_mask"] = torch.arange(4057) % 4 == place
-    for a, b, count in (("author", "paper", 19645), ("paper", "term", 85810), ("paper", "conference", 14328)):
-        there = torch.stack([torch.randint(sizes[a], (count,)), torch.randint(sizes[b], (count,))])
-        data[a, "to", b].edge_index, data[b, "to", a].edge_index = there, there.flip(0)
-    return Drawn([data])
-
-
-def molecules(*_: Any, pre_transform: Any = None, **__: Any) -> Drawn:
-    """128 graphs of 12 to 34 atoms of 21 kinds, trees with 3 bonds more, of 4 kinds."""
-    from torch_geometric.data import Data
-
-    made = Drawn()
-    for atoms in torch.randint(12, 35, (128,)).tolist():
-        older = (torch.rand(atoms - 1) * torch.arange(1, atoms)).long()
-        bonds = torch.cat([torch.stack([older, torch.arange(1, atoms)]), torch.randint(atoms, (2, 3))], 1)
-        kinds, x = torch.randint(4, (bonds.shape[1],)), torch.randint(21, (atoms, 1))
-        both = {"edge_index": torch.cat([bonds, bonds.flip(0)], 1), "edge_attr": kinds.repeat(2)}
-        graph = Data(x=x, y=torch.randn(1), **both)
-        made.append(graph if pre_transform is None else pre_transform(graph))
-    return made
-
-
-def events(*_: Any, **__: Any) -> Drawn:
-    """2,000 events among 1,000 nodes, with 172 features."""
-    from torch_geometric.data import TemporalData
-
-    ends = torch.randint(500, (2000,)), torch.randint(500, 1000, (2000,))
-    return Drawn([TemporalData(src=ends[0], dst=ends[1], t=torch.arange(2000), msg=torch.randn(2000, 172))])
-
-
 def in_process(
     *args: Any, num_workers: int = 0, persistent_workers: bool = False, disjoint: bool = False, **named: Any
 ) -> NeighborLoader:
@@ -261,10 +161,6 @@ STAND_INS = {
     "torch_geometric.datasets.Reddit": reddit,
     "torch_geometric.datasets.PPI": proteins,
     "torch_geometric.datasets.Entities": entities,
-    "torch_geometric.datasets.RelLinkPredDataset": facts,
-    "torch_geometric.datasets.DBLP": dblp,
-    "torch_geometric.datasets.ZINC": molecules,
-    "torch_geometric.datasets.JODIEDataset": events,
     "torch_geometric.loader.NeighborLoader": in_process,
 }
 

@@ -58,9 +58,10 @@ def test_every_peer_has_a_case() -> None:
     assert set(PEERS) == {name for case in CASES.values() for name in case.peers}
 
 
+@pytest.mark.studies
 def test_the_numba_sampler_draws_neighbours_without_replacement() -> None:
     pytest.importorskip("numba")
-    from benchmarks.contenders.sparse import numba_sampling
+    from benchmarks.contenders import numba_sampling
 
     graph = inputs.uniform(50, 1000)
     case = inputs.Sampling(graph, torch.arange(20), (5, 40))

@@ -2,11 +2,19 @@ import pytest
 import torch
 
 from benchmarks import inputs
-from benchmarks.contenders import CONTENDERS, PEERS
-from benchmarks.contenders.dense import flex
-from benchmarks.contenders.models import cora, gpt, particles, plain, tensor_field
-from benchmarks.contenders.sparse import compiled, numba_sampling, pyg
-from benchmarks.contenders.sparse import gather_compiled as gathered
+from benchmarks.contenders import (
+    CONTENDERS,
+    PEERS,
+    cora,
+    dense,
+    gpt,
+    numba_sampling,
+    particles,
+    plain,
+    pyg,
+    tensor_field,
+)
+from benchmarks.contenders import gather_compiled as gathered
 from benchmarks.exact import errors
 from edgewise.graphs import causal
 from edgewise.kernels import Dot
@@ -17,7 +25,7 @@ SMALL = inputs.attention(causal(4), 1, 2, Dot())
 SAMPLING = inputs.Sampling(causal(4), causal(4).senders[:1], (2,))
 
 
-@pytest.mark.parametrize(("module", "case"), [(pyg, SMALL), (compiled, SMALL), (numba_sampling, SAMPLING)])
+@pytest.mark.parametrize(("module", "case"), [(pyg, SMALL), (numba_sampling, SAMPLING)])
 def test_a_missing_package_is_a_reason(module: object, case: inputs.Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     for one in (pyg, numba_sampling):
         monkeypatch.setattr(one, "find_spec", lambda name: None)
@@ -26,10 +34,11 @@ def test_a_missing_package_is_a_reason(module: object, case: inputs.Inputs, monk
 
 def test_each_says_what_it_does_not_take() -> None:
     assert "nothing but" in (gathered.refuses(SAMPLING) or "")
-    assert "windows" in (flex.refuses(SAMPLING) or "")
+    assert "windows" in (dense.flex_refuses(SAMPLING) or "")
     assert "epochs" in (plain.refuses(SMALL) or "")
 
 
+@pytest.mark.studies
 def test_the_two_gpts_have_the_losses_of_float64() -> None:
     truth = gpt.exact(3)
     for name in ("edgewise", "plain-gpt"):
@@ -37,6 +46,7 @@ def test_the_two_gpts_have_the_losses_of_float64() -> None:
         assert torch.allclose(torch.tensor([step() for _ in range(3)], dtype=torch.float64), truth, rtol=1e-5)
 
 
+@pytest.mark.studies
 @pytest.mark.parametrize("types", [1, 2])
 @pytest.mark.parametrize("name", ["edgewise", "e3nn"])
 def test_a_convolution_is_that_of_float64(name: str, types: int) -> None:
@@ -55,6 +65,7 @@ def test_memory_is_reused_by_an_environment_and_nothing_else() -> None:
             assert one.prepare is default.prepare
 
 
+@pytest.mark.studies
 @pytest.mark.parametrize("layer", ["gcn", "gat"])
 @pytest.mark.parametrize("name", ["edgewise", "plain", "pyg"])
 def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
@@ -67,6 +78,7 @@ def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
     assert set(cora.RATES) == {"gcn", "gat"}
 
 
+@pytest.mark.studies
 @pytest.mark.parametrize("layer", ["egnn", "schnet"])
 @pytest.mark.parametrize("name", ["edgewise", "pyg"])
 def test_particles_have_the_losses_of_float64(name: str, layer: str) -> None:

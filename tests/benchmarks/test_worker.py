@@ -24,11 +24,10 @@ def contestant(order: Order, wrong: float) -> Contestant:
     )
 
 
-def test_a_right_contender_says_its_errors_and_the_hash_of_its_bits(order: Order) -> None:
+def test_a_right_contender_says_its_errors(order: Order) -> None:
     answer = contestant(order, 0.0).check()
     assert set(answer["errors"]) == {"y", "q", "k", "v"}
     assert max(answer["errors"].values()) < 1e-5
-    assert answer["bits"] == contestant(order, 0.0).check()["bits"]
     assert answer["kinds"] == ["forward", "step"]
 
 
@@ -46,7 +45,7 @@ def test_it_answers_with_seconds_steps_and_megabytes(order: Order) -> None:
     one = contestant(order, 0.0)
     assert one.answer("calibrate", "step", 1) >= 1
     assert 0 < one.answer("time", "forward", 3) < 1
-    assert set(one.answer("memory", "step", 1)) == {"megabytes", "returned", "kept", "seconds"}
+    assert set(one.answer("memory", "step", 1)) == {"megabytes", "seconds"}
 
 
 def test_running_out_of_memory_is_said_in_plain_words() -> None:

@@ -1,2 +1,2 @@
 """Claims of the reference documents, each a script that measures, prints and draws one:
-`python -m benchmarks.studies.claims.NAME [--kept FILE.json] [--picture FILE.svg]`."""
+`python -m benchmarks.studies.claims.NAME`."""

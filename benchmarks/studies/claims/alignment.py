@@ -1,6 +1,6 @@
 """A recurrent encoder-decoder with attention and without: sequences written backwards, over their length.
 
-python -m benchmarks.studies.claims.alignment [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.alignment
 
 Two GRUs of width 48 read a sequence of letters of 16 kinds in both directions and write it backwards; with Bahdanau's
 attention, or with the encoder's last states alone (then with width 50, so that both have as many parameters). Each is
@@ -9,14 +9,10 @@ after the true ones before it, where a guess is 1/16.
 """
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.budget import learn, parameters
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
-from edgewise.apps.report import figures
+from benchmarks.studies.training import learn, parameters
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import RecurrentEncoderDecoder, RecurrentEncoderDecoderSettings, TokenPairs
 
@@ -38,7 +34,7 @@ def network(kind: str) -> nn.Module:
     return RecurrentEncoderDecoder(settings, TokenPairs(LETTERS + 1, LETTERS))
 
 
-def one(kind: str, length: int, seconds: float = SECONDS) -> Figures:
+def one(kind: str, length: int, seconds: float = SECONDS) -> dict[str, float]:
     torch.manual_seed(0)
     model, graph = network(kind), EncoderDecoderGraph.of([length] * BATCH, [length] * BATCH)
 
@@ -56,35 +52,23 @@ def one(kind: str, length: int, seconds: float = SECONDS) -> Figures:
     return {"accuracy": accuracy, "steps": steps, "parameters": parameters(model)}
 
 
-Table = dict[str, list[Figures]]
+Table = dict[str, list[dict[str, float]]]
 
 
-def measure(kept: Kept, lengths: tuple[int, ...] = LENGTHS, seconds: float = SECONDS) -> Table:
+def measure(lengths: tuple[int, ...] = LENGTHS, seconds: float = SECONDS) -> Table:
     print(f"| decoder reads | parameters | {' | '.join(f'{n} letters' for n in lengths)} |")
     print(f"|---{'|---' * (len(lengths) + 1)}|", flush=True)
     table: Table = {}
     for kind in WIDTHS:
-        table[kind] = [kept.get(f"{kind} {n}", one, kind, n, seconds) for n in lengths]
+        table[kind] = [one(kind, n, seconds) for n in lengths]
         cells = " | ".join(f"{100 * own['accuracy']:.1f} % ({own['steps']:.0f} steps)" for own in table[kind])
         print(f"| {kind} | {table[kind][0]['parameters']:,.0f} | {cells} |", flush=True)
     return table
 
 
-def picture(table: Table, lengths: tuple[int, ...] = LENGTHS) -> Figure:
-    """Right letters over length."""
-    with figures.drawing(2.6, width=5.2) as (figure, grid):
-        for colour, (kind, row) in zip(figures.CLASSES, table.items(), strict=False):
-            shares = [own["accuracy"] for own in row]
-            grid[0, 0].plot(lengths, shares, color=colour, marker="o", markersize=3, label=kind)
-        over(grid[0, 0], lengths, "letters", "letters written right", percent=True)
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "alignment")
+    measure()
 
 
 if __name__ == "__main__":

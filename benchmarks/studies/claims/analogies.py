@@ -1,6 +1,6 @@
 """Words as vectors: is the difference of two forms the same from word to word, so that one tells the other?
 
-python -m benchmarks.studies.claims.analogies [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.analogies
 
 How much more often than by chance two words stand near each other in Multi30k's English training captions (positive
 pointwise mutual information), factorised by its largest singular values: a vector for each word that occurs 20 times
@@ -16,19 +16,15 @@ from collections.abc import Sequence
 from itertools import product
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from edgewise.apps.report import figures
 from edgewise.tasks.core.source import find_folder
 from edgewise.tasks.text.translation import multi30k_files, read_language
 
 OFTEN, OFTEN_PAIR, SMOOTHING = 20, 30, 0.75  # occurrences of a word, and of a word in a pair; exponent of contexts
 WINDOWS, CHANNELS, EXPONENTS = (1, 2, 4), (50, 100, 200), (0.5, 1.0)
 SOLVED, ALONE = 0.75, 0.60  # of the verbs: with the difference at least, by the nearest word at most
-SHOWN = ("holds", "walks", "runs", "plays", "rides", "reads", "climbs", "stands")
 
 Pair = tuple[str, str]
 Choice = tuple[int, int, float]  # window, channels, exponent
@@ -142,7 +138,7 @@ class Words:
 
         return max(product(WINDOWS, CHANNELS, EXPONENTS), key=right)
 
-    def measure(self, kind: str) -> Figures:
+    def measure(self, kind: str) -> dict[str, float]:
         """Shares of the second half that are solved: by the first half's mean difference, by single ones, by none."""
         choice, (known, asked) = self.chosen(kind), self.halves(kind)
         vectors = self.vectors(choice)
@@ -158,10 +154,10 @@ class Words:
         return shares | {"pairs": len(asked)} | dict(zip(names, map(float, choice), strict=True))
 
 
-def measure(kept: Kept, words: Words) -> dict[str, Figures]:
+def measure(words: Words) -> dict[str, dict[str, float]]:
     print("| pairs | asked | window, channels, exponent | mean difference | a single one | nearest word |")
     print("|---|---|---|---|---|---|")
-    found = {kind: kept.get(kind, words.measure, kind) for kind in words.pairs}
+    found = {kind: words.measure(kind) for kind in words.pairs}
     for kind, own in found.items():
         example = ", ".join(words.pairs[kind][len(words.pairs[kind]) // 2])
         choice = f"{own['window']:.0f}, {own['channels']:.0f}, {own['exponent']:g}"
@@ -170,36 +166,9 @@ def measure(kept: Kept, words: Words) -> dict[str, Figures]:
     return found
 
 
-def picture(words: Words, shown: Sequence[str] = SHOWN) -> Figure:
-    """Pairs of verbs in the plane of their mean difference and of what varies most across it."""
-    pairs = [pair for pair in words.pairs["verbs"] if pair[0] in shown]
-    numbers = torch.tensor([[words.number[word] for word in pair] for pair in pairs])
-    vectors = words.vectors(words.chosen("verbs"))[numbers]  # [pairs, 2, C]
-    along = functional.normalize((vectors[:, 1] - vectors[:, 0]).mean(0), dim=0)
-    across = (vectors - (vectors @ along)[..., None] * along).mean(1)
-    direction = torch.linalg.svd(across - across.mean(0))[2][0]
-    x, y = (vectors @ along).tolist(), (vectors @ direction).tolist()
-    with figures.drawing(3.4, width=6.0) as (figure, grid):
-        axes = grid[0, 0]
-        for (first, second), (x0, x1), (y0, y1) in zip(pairs, x, y, strict=True):
-            axes.annotate("", (x1, y1), (x0, y0), arrowprops={"arrowstyle": "->", "color": figures.ACCENT})
-            axes.annotate(f"{first} ", (x0, y0), ha="right", va="center")
-            axes.annotate(f" {second}", (x1, y1), ha="left", va="center")
-        axes.set_xlim(min(map(min, x)) - 0.25, max(map(max, x)) + 0.3)
-        axes.set_ylim(min(map(min, y)) - 0.1, max(map(max, y)) + 0.1)
-        axes.set(title="captions' verbs, as far as two directions show them", xlabel="mean difference")
-        axes.set(ylabel="what varies most across it")
-        axes.set_xticks([])
-        axes.set_yticks([])
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    words = Words(captions())
-    measure(Kept(args.kept), words)
-    draw(picture(words), args.picture, "analogies")
+    measure(Words(captions()))
 
 
 if __name__ == "__main__":

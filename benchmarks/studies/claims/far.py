@@ -1,6 +1,6 @@
 """A transformer against an LSTM of as many parameters and as many seconds: copying over a distance, and characters.
 
-python -m benchmarks.studies.claims.far [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.far
 
 Copying: eight letters, then noise, then eight blanks in whose places the letters are due; the longer the text, the
 more tokens lie between. The share of right letters on 512 new texts, where a guess is 1/8. Characters: the validation
@@ -12,15 +12,11 @@ from collections.abc import Callable
 from typing import cast
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.budget import learn, parameters
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
+from benchmarks.studies.training import learn, parameters
 from edgewise import causal
-from edgewise.apps.report import figures
 from edgewise.models import Recurrent, RecurrentSettings, Tokens, Transformer, TransformerSettings
 from edgewise.tasks import text
 
@@ -71,14 +67,14 @@ def copied(model: nn.Module, length: int) -> float:
     return torch.cat(right).double().mean().item()
 
 
-def copies(kind: str, length: int, seconds: float = COPY_SECONDS) -> Figures:
+def copies(kind: str, length: int, seconds: float = COPY_SECONDS) -> dict[str, float]:
     torch.manual_seed(SEED)
     model = COPIERS[kind](Tokens(VOCABULARY, VOCABULARY, length=length))
     steps = learn(model, lambda generator: loss(model, copying(length, BATCH, generator)), seconds)
     return {"accuracy": copied(model, length), "steps": steps, "parameters": parameters(model)}
 
 
-def writes(kind: str, seconds: float = TEXT_SECONDS) -> Figures:
+def writes(kind: str, seconds: float = TEXT_SECONDS) -> dict[str, float]:
     """The validation loss on Shakespeare's characters."""
     torch.manual_seed(SEED)
     task = text("shakespeare", context=64)
@@ -98,17 +94,17 @@ def writes(kind: str, seconds: float = TEXT_SECONDS) -> Figures:
     return {"loss": total / len(parts), "steps": steps, "parameters": parameters(model)}
 
 
-Table = dict[str, list[Figures]]
+Table = dict[str, list[dict[str, float]]]
 
 
-def measure(kept: Kept, seconds: tuple[float, float] = (COPY_SECONDS, TEXT_SECONDS)) -> tuple[Table, Table]:
+def measure(seconds: tuple[float, float] = (COPY_SECONDS, TEXT_SECONDS)) -> tuple[Table, Table]:
     """What each kind copies at each length, and what it reaches on characters."""
     found: tuple[Table, Table] = ({}, {})
     print(f"| network | parameters | {' | '.join(f'{n} tokens' for n in LENGTHS)} | parameters | characters |")
     print(f"|---{'|---' * (len(LENGTHS) + 3)}|", flush=True)
     for kind in COPIERS:
-        own = [kept.get(f"{kind} {n}", copies, kind, n, seconds[0]) for n in LENGTHS]
-        characters = kept.get(f"{kind} characters", writes, kind, seconds[1])
+        own = [copies(kind, n, seconds[0]) for n in LENGTHS]
+        characters = writes(kind, seconds[1])
         found[0][kind], found[1][kind] = own, [characters]
         cells = " | ".join(f"{100 * one['accuracy']:.1f} % ({one['steps']:.0f} steps)" for one in own)
         first = f"| {kind} | {own[-1]['parameters']:,.0f} | {cells} | {characters['parameters']:,.0f} "
@@ -116,23 +112,9 @@ def measure(kept: Kept, seconds: tuple[float, float] = (COPY_SECONDS, TEXT_SECON
     return found
 
 
-def picture(found: tuple[Table, Table]) -> Figure:
-    """Letters copied over length; steps in the same seconds."""
-    with figures.drawing(2.6, (1, 2)) as (figure, grid):
-        for colour, (kind, own) in zip(figures.CLASSES, found[0].items(), strict=False):
-            for axes, name in zip(grid[0], ("accuracy", "steps"), strict=True):
-                axes.plot(LENGTHS, [one[name] for one in own], color=colour, marker="o", markersize=3, label=kind)
-        over(grid[0, 0], LENGTHS, "tokens", "letters copied right", percent=True)
-        grid[0, 0].axhline(1 / LETTERS, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        over(grid[0, 1], LENGTHS, "tokens", f"steps in {COPY_SECONDS:.0f} seconds")
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "far")
+    measure()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """What learned positions have learned: can a linear map read the position from its vector, and are near ones alike?
 
-python -m benchmarks.studies.claims.learned [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.learned
 
 The vectors of 64 positions: as drawn, of sinusoids, and of the recipe shakespeare-positions after 1,000 steps with
 learned positions (seed 0). A ridge regression predicts each position from its vector, fitted on seven eighths of the
 positions and read on the others: the mean distance, and the share of pairs of left-out positions that it orders
-rightly. Then the mean cosine of neighbours and of positions far apart; the picture shows that of all pairs.
+rightly. Then the mean cosine of neighbours and of positions far apart.
 """
 
 import tempfile
@@ -13,13 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
 from edgewise import causal, training
 from edgewise.apps import options, recipes
-from edgewise.apps.report import figures
 from edgewise.layers import Sinusoidal
 
 LENGTH, WIDTH, STEPS, FOLDS = 64, 64, 1_000, 8
@@ -91,33 +88,8 @@ def measure(vectors: dict[str, Tensor]) -> dict[str, tuple[float, float, float, 
     return found
 
 
-def picture(vectors: dict[str, Tensor]) -> Figure:
-    """The cosine of each two positions: blue 1, orange −1."""
-    with figures.drawing(2.6, (1, len(vectors))) as (figure, grid):
-        for axes, (name, own) in zip(grid[0], vectors.items(), strict=True):
-            cosine = cosines(own).numpy()
-            for part, colour in ((cosine, figures.MATRIX), (-cosine, figures.HEAT)):
-                axes.imshow(figures.shades(part.clip(0, 1), colour), extent=(0, LENGTH, LENGTH, 0))
-            axes.set(title=name, xticks=(0, LENGTH), yticks=(0, LENGTH), xlabel="position")
-            axes.tick_params(length=0)
-        figure.suptitle("cosine of two positions")
-    return figure
-
-
-def numbers(make: Callable[[], Tensor]) -> Figures:
-    """What is made, number by number, as it is kept."""
-    return {str(n): value for n, value in enumerate(make().flatten().tolist())}
-
-
 def main() -> None:
-    args = arguments(__doc__)
-    kept = Kept(args.kept)
-    vectors = {}
-    for name, make in VECTORS.items():
-        flat = kept.get(name, numbers, make)
-        vectors[name] = torch.tensor(list(flat.values())).view(LENGTH, WIDTH)
-    measure(vectors)
-    draw(picture(vectors), args.picture, "learned-positions")
+    measure({name: make() for name, make in VECTORS.items()})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The hardware lottery: one model, its weights and its data, trained to the end by three ways to compute attention.
 
-python -m benchmarks.studies.claims.lottery [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.lottery
 
 Two layers of attention (width 16, 2 heads) say to which of four communities the nodes of a random graph belong, for 40
 steps of Adam: with scores of all pairs and a mask (`scaled_dot_product_attention`, the dense way), with gathered and
@@ -15,14 +15,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
 from edgewise import attend, plans
-from edgewise.apps.report import figures
 from edgewise.graphs import Graph
 
 SIZES: dict[int, tuple[int, ...]] = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 128)}
@@ -114,7 +110,7 @@ def trained(
     return losses, time.process_time() - began
 
 
-def one(nodes: int, neighbours: int, steps: int = STEPS) -> Figures:
+def one(nodes: int, neighbours: int, steps: int = STEPS) -> dict[str, float]:
     """Seconds of each way, the last loss, and the largest difference between two ways at any step."""
     data = drawn(nodes, neighbours)
     runs = {way: trained(way, data, steps) for way in WAYS}
@@ -131,7 +127,7 @@ def kernel(nodes: int, neighbours: int) -> str:
     return seen[0].choice
 
 
-def crossover(neighbours: tuple[int, ...], table: list[Figures]) -> float | None:
+def crossover(neighbours: tuple[int, ...], table: list[dict[str, float]]) -> float | None:
     """How many neighbours make gathering as slow as all pairs, between two measured numbers; None if it never is."""
     slower = [math.log(row["gather-scatter"] / row["dense"]) for row in table]
     for (n, m), (a, b) in zip(pairwise(neighbours), pairwise(slower), strict=True):
@@ -140,17 +136,17 @@ def crossover(neighbours: tuple[int, ...], table: list[Figures]) -> float | None
     return None
 
 
-Table = dict[int, list[Figures]]
+Table = dict[int, list[dict[str, float]]]
 
 
-def measure(kept: Kept, sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = STEPS) -> Table:
+def measure(sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = STEPS) -> Table:
     print("| nodes | neighbours | density | dense | gather-scatter | chosen | its kernel | last loss | apart |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     table: Table = {}
     for nodes, several in sizes.items():
         table[nodes] = []
         for neighbours in several:
-            row = kept.get(f"{nodes} {neighbours}", one, nodes, neighbours, steps)
+            row = one(nodes, neighbours, steps)
             table[nodes].append(row)
             seconds = " | ".join(f"{row[way]:.2f} s" for way in WAYS)
             first = f"| {nodes:,} | {neighbours:,} | {100 * neighbours / nodes:.3g} % | {seconds} "
@@ -162,21 +158,9 @@ def measure(kept: Kept, sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = 
     return table
 
 
-def picture(table: Table, sizes: dict[int, tuple[int, ...]] = SIZES) -> Figure:
-    """Seconds of training over neighbours, a panel for each number of nodes."""
-    with figures.drawing(2.6, (1, len(table))) as (figure, grid):
-        for axes, (nodes, rows) in zip(grid[0], table.items(), strict=True):
-            for colour, way in zip(figures.CLASSES, WAYS, strict=False):
-                axes.plot(sizes[nodes], [row[way] for row in rows], color=colour, marker="o", markersize=3, label=way)
-            over(axes, sizes[nodes], "neighbours", f"seconds, {nodes:,} nodes")
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "hardware-lottery")
+    measure()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Normalisation in front of a stage or behind it, over depth, with warm-up and without: which transformers learn?
 
-python -m benchmarks.studies.claims.norms [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.norms
 
 Transformers of 2 to 24 blocks (width 32, 2 heads, rotary positions) guess Shakespeare's next character in texts of 32:
 200 steps of Adam at a rate of 0.002, from Xavier's weights, as the first transformer had them; with warm-up the rate
@@ -14,12 +14,8 @@ from itertools import islice
 from typing import cast
 
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
-from edgewise.apps.report import figures
 from edgewise.configuration import Choice
 from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.tasks import Text, text
@@ -66,7 +62,7 @@ def loss(model: Transformer, task: Text) -> float:
     return sum(task.loss(model(*part.inputs), part).item() for part in parts) / len(parts)
 
 
-def one(way: Way, depth: int, steps: int = STEPS, seeds: int = SEEDS) -> Figures:
+def one(way: Way, depth: int, steps: int = STEPS, seeds: int = SEEDS) -> dict[str, float]:
     task, found = text("shakespeare", context=CONTEXT), []
     for seed in range(seeds):
         torch.manual_seed(seed)
@@ -83,39 +79,22 @@ def one(way: Way, depth: int, steps: int = STEPS, seeds: int = SEEDS) -> Figures
     return {"loss": sum(found) / seeds, "least": min(found), "most": max(found)}
 
 
-Table = dict[str, list[Figures]]
+Table = dict[str, list[dict[str, float]]]
 
 
-def measure(kept: Kept, depths: tuple[int, ...] = DEPTHS, steps: int = STEPS, seeds: int = SEEDS) -> Table:
+def measure(depths: tuple[int, ...] = DEPTHS, steps: int = STEPS, seeds: int = SEEDS) -> Table:
     print(f"| blocks | {' | '.join(map(str, depths))} |\n|---{'|---' * len(depths)}|", flush=True)
     table: Table = {}
     for name, way in WAYS.items():
-        table[name] = [kept.get(f"{name} {depth}", one, way, depth, steps, seeds) for depth in depths]
+        table[name] = [one(way, depth, steps, seeds) for depth in depths]
         cells = " | ".join(f"{own['loss']:.2f} ({own['least']:.2f} to {own['most']:.2f})" for own in table[name])
         print(f"| {name} | {cells} |", flush=True)
     return table
 
 
-def picture(table: Table, depths: tuple[int, ...] = DEPTHS) -> Figure:
-    """Loss over depth; dashed with warm-up, dotted what the frequencies of characters alone reach."""
-    colours = {"post-norm": figures.CLASSES[1], "pre-norm": figures.CLASSES[0]}
-    with figures.drawing(2.9, width=6.2) as (figure, grid):
-        axes = grid[0, 0]
-        for name, row in table.items():
-            way, losses = WAYS[name], [own["loss"] for own in row]
-            colour = colours[way.block] if way.xavier else figures.CLASSES[2]
-            axes.plot(depths, losses, "--" if way.warmup else "-", color=colour, marker="o", markersize=3, label=name)
-        axes.axhline(FREQUENCIES, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        over(axes, depths, "blocks", "validation loss, nats per character")
-        axes.set_yscale("linear")
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "norms")
+    measure()
 
 
 if __name__ == "__main__":

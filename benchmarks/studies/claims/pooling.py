@@ -1,6 +1,6 @@
 """Min-cut pooling against none, where the answer lies in how communities are linked: accuracy over their distance.
 
-python -m benchmarks.studies.claims.pooling [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.pooling
 
 Each graph is a ring of eight communities of 10 to 18 nodes, in any order; a community has a colour, and a node shows it
 with probability 0.7, else any of the eight. Two colours lie d or d + 1 communities apart: which? Numbers of nodes, of
@@ -17,15 +17,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.budget import parameters
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names
+from benchmarks.studies.training import parameters
 from edgewise import aggregate
-from edgewise.apps.report import figures
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
 from edgewise.layers import READOUTS, ClusterAssignment, min_cut_pool
@@ -194,7 +190,7 @@ def one(
     seeds: tuple[int, ...] = SEEDS,
     steps: int = STEPS,
     sizes: tuple[int, int] = (TRAINING, TESTED),
-) -> Figures:
+) -> dict[str, float]:
     found, count, seconds = [], 0, 0.0
     for seed in seeds:
         rings(distance, sizes[0], 1)
@@ -206,24 +202,25 @@ def one(
     return {"accuracy": mean, "least": min(found), "most": max(found), "seconds": seconds, "parameters": count}
 
 
-Table = dict[str, list[Figures]]
+Table = dict[str, list[dict[str, float]]]
 
 
 def measure(
-    kept: Kept,
     distances: tuple[int, ...] = DISTANCES,
     seeds: tuple[int, ...] = SEEDS,
     steps: int = STEPS,
     sizes: tuple[int, int] = (TRAINING, TESTED),
 ) -> Table:
-    for distance in distances:  # so that the graphs of a distance are drawn once
-        for name, way in WAYS.items():
-            kept.get(f"{name} {distance}", one, way, distance, seeds, steps, sizes)
+    found = {
+        (name, distance): one(way, distance, seeds, steps, sizes)
+        for distance in distances  # so that the graphs of a distance are drawn once
+        for name, way in WAYS.items()
+    }
     heads = [f"{distance} or {distance + 1} apart" for distance in distances]
     print(f"| network | weights | {' | '.join(heads)} | seconds |\n|---{'|---' * (len(heads) + 2)}|")
     table: Table = {}
     for name in WAYS:
-        table[name] = own = [kept.found[f"{name} {distance}"] for distance in distances]
+        table[name] = own = [found[name, distance] for distance in distances]
         cells = " | ".join(
             f"{100 * c['accuracy']:.1f} % ({100 * c['least']:.1f} to {100 * c['most']:.1f})" for c in own
         )
@@ -231,26 +228,9 @@ def measure(
     return table
 
 
-def picture(table: Table, distances: tuple[int, ...] = DISTANCES) -> Figure:
-    """Accuracy over the distance between the two communities; a guess is dotted."""
-    with figures.drawing(2.9, width=6.6) as (figure, grid):
-        axes = grid[0, 0]
-        for colour, (name, row) in zip(figures.CLASSES, table.items(), strict=False):
-            axes.plot(distances, [c["accuracy"] for c in row], color=colour, marker="o", markersize=3, label=name)
-        axes.axhline(0.5, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        axes.set_xticks(distances, [f"{distance} or {distance + 1}" for distance in distances])
-        axes.set_yticks([0.4, 0.6, 0.8, 1.0], ["40%", "60%", "80%", "100%"])
-        axes.set(xlabel="communities apart", title="test accuracy", ylim=(0.4, 1.02))
-        axes.grid(axis="y", color=figures.RULE, linewidth=0.6)
-        axes.tick_params(length=0)
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "pooling")
+    measure()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Remedies for over-smoothing, one added after the other: which of them keep a GCN of 64 layers on Cora alive?
 
-python -m benchmarks.studies.claims.remedies [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.remedies
 
 Every network has the width, the rates and the weight decay of `cora-gcn` and takes 100 steps; the weights are those
 that were best on the validation data. Test accuracy and the relative Dirichlet energy of the last hidden layer with
@@ -10,12 +10,7 @@ seed 0; all remedies together at 64 layers with seeds 1 and 2, too.
 import time
 from dataclasses import dataclass
 
-from matplotlib.figure import Figure
-
 from benchmarks.studies import depths
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
-from edgewise.apps.report import figures
 
 DEPTHS, STEPS, SEEDS = (2, 16, 64), 100, 3
 REQUIRED = 0.80  # of the best accuracy of any network at any depth, with 64 layers
@@ -39,7 +34,7 @@ def networks() -> dict[str, dict[str, str]]:
     return found
 
 
-def one(chosen: dict[str, str], depth: int, seed: int, steps: int) -> Figures:
+def one(chosen: dict[str, str], depth: int, seed: int, steps: int) -> dict[str, float]:
     began = time.process_time()
     accuracy, energy = depths.measure("cora-gcn", chosen | {"train.seed": str(seed)}, depth, str(steps))
     return {"accuracy": accuracy, "energy": energy, "seconds": time.process_time() - began}
@@ -49,7 +44,7 @@ def one(chosen: dict[str, str], depth: int, seed: int, steps: int) -> Figures:
 class Result:
     """Accuracies and energies by network and depth; those of all remedies at the largest depth, seed by seed."""
 
-    table: dict[str, list[Figures]]
+    table: dict[str, list[dict[str, float]]]
     seeds: list[float]
 
     @property
@@ -59,37 +54,22 @@ class Result:
         return sum(self.seeds) / len(self.seeds) / best
 
 
-def measure(kept: Kept, depth: tuple[int, ...] = DEPTHS, steps: int = STEPS, seeds: int = SEEDS) -> Result:
+def measure(depth: tuple[int, ...] = DEPTHS, steps: int = STEPS, seeds: int = SEEDS) -> Result:
     table = {}
     for name, chosen in networks().items():
-        table[name] = [kept.get(f"{name} {layers}", one, chosen, layers, 0, steps) for layers in depth]
+        table[name] = [one(chosen, layers, 0, steps) for layers in depth]
         cells = [f"{100 * cell['accuracy']:.1f} %, {cell['energy']:.1e}" for cell in table[name]]
         print(f"| {name} | {' | '.join(cells)} | {sum(cell['seconds'] for cell in table[name]):.0f} |", flush=True)
     chosen, deepest = networks()[ALL], depth[-1]
-    more = [kept.get(f"seed {n}", one, chosen, deepest, n, steps) for n in range(1, seeds)]
+    more = [one(chosen, deepest, n, steps) for n in range(1, seeds)]
     return Result(table, [table[ALL][-1]["accuracy"], *(cell["accuracy"] for cell in more)])
 
 
-def picture(result: Result, depth: tuple[int, ...] = DEPTHS) -> Figure:
-    """Accuracy over depth, a line for each network; the dotted line is what is required."""
-    best = max(cell["accuracy"] for cells in result.table.values() for cell in cells)
-    with figures.drawing(2.9, width=5.6) as (figure, grid):
-        axes = grid[0, 0]
-        for colour, (name, cells) in zip(figures.CLASSES, result.table.items(), strict=False):
-            axes.plot(depth, [c["accuracy"] for c in cells], color=colour, marker="o", markersize=3, label=name)
-        axes.axhline(REQUIRED * best, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        over(axes, depth, "layers", "test accuracy on Cora", percent=True)
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     print(f"| network | {' | '.join(map(str, DEPTHS))} | seconds |\n|---{'|---' * (len(DEPTHS) + 1)}|", flush=True)
-    result = measure(Kept(args.kept))
+    result = measure()
     shown = ", ".join(f"{100 * accuracy:.1f} %" for accuracy in result.seeds)
     print(f"all remedies, {DEPTHS[-1]} layers, seeds 0 to {SEEDS - 1}: {shown}; {100 * result.held:.0f} % of the best")
-    draw(picture(result), args.picture, "remedies")
 
 
 if __name__ == "__main__":

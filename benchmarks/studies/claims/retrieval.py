@@ -1,6 +1,6 @@
 """Seven attentions and an LSTM look things up in long texts: what is right, and what a step costs, over the length.
 
-python -m benchmarks.studies.claims.retrieval [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.retrieval
 
 Eight pairs of a key and a value lie anywhere in noise; the last 16 tokens ask for keys, and the value of each is due. A
 guess is 1/8. One block of width 32 with 2 heads, or an LSTM of one layer, learns it on short texts first, then on
@@ -16,15 +16,11 @@ import time
 from dataclasses import dataclass
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.studies.claims.common.budget import parameters
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
+from benchmarks.studies.training import parameters
 from edgewise import causal
-from edgewise.apps.report import figures
 from edgewise.configuration import Choice
 from edgewise.graphs import Graph
 from edgewise.graphs.patterns.line import window
@@ -115,7 +111,7 @@ def right(model: nn.Module, way: Way, length: int, seed: int, count: int) -> flo
 
 def learns(
     way: Way, seed: int, lengths: tuple[int, ...], stages: tuple[tuple[int, int, int], ...], count: int
-) -> Figures:
+) -> dict[str, float]:
     """The right values by length, the processor's seconds of the training, the number of weights."""
     began = time.process_time()
     model = trained(way, seed, stages)
@@ -140,7 +136,7 @@ def step(name: str, length: int) -> None:
     print(seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident))
 
 
-def costs(name: str, length: int) -> Figures:
+def costs(name: str, length: int) -> dict[str, float]:
     """Those of a process of its own."""
     program = f"from benchmarks.studies.claims import retrieval; retrieval.step({name!r}, {length})"
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)  # noqa: S603
@@ -152,8 +148,8 @@ def costs(name: str, length: int) -> Figures:
 class Row:
     """Of one network: what a step costs at each length, and what each seed found."""
 
-    costs: list[Figures]
-    seeds: list[Figures]
+    costs: list[dict[str, float]]
+    seeds: list[dict[str, float]]
 
     def right(self, length: int) -> float:
         return sum(own[str(length)] for own in self.seeds) / len(self.seeds)
@@ -163,7 +159,6 @@ Table = dict[str, Row]
 
 
 def measure(
-    kept: Kept,
     lengths: tuple[int, ...] = LENGTHS,
     seeds: tuple[int, ...] = SEEDS,
     stages: tuple[tuple[int, int, int], ...] = STAGES,
@@ -174,8 +169,8 @@ def measure(
     table: Table = {}
     for name, way in WAYS.items():
         row = Row(
-            [kept.get(f"{name} {n} costs", costs, name, n) for n in lengths],
-            [kept.get(f"{name} {seed}", learns, way, seed, lengths, stages, count) for seed in seeds],
+            [costs(name, n) for n in lengths],
+            [learns(way, seed, lengths, stages, count) for seed in seeds],
         )
         table[name] = row
         found = [f"{100 * row.right(n):.1f} %" for n in lengths]
@@ -187,25 +182,9 @@ def measure(
     return table
 
 
-def picture(table: Table, lengths: tuple[int, ...] = LENGTHS) -> Figure:
-    """Right values, and the seconds of a step, over the length."""
-    with figures.drawing(3.0, (1, 2)) as (figure, grid):
-        for number, (name, row) in enumerate(table.items()):
-            colour, line = figures.CLASSES[number % len(figures.CLASSES)], "-" if number < 4 else "--"
-            curves = ([row.right(n) for n in lengths], [own["seconds"] for own in row.costs])
-            for axes, values in zip(grid[0], curves, strict=True):
-                axes.plot(lengths, values, line, color=colour, marker="o", markersize=3, label=name)
-        over(grid[0, 0], lengths, "tokens", "right values", percent=True)
-        grid[0, 0].axhline(1 / VALUES, color=figures.MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-        over(grid[0, 1], lengths, "tokens", "seconds of a step")
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "retrieval")
+    measure()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Networks that know what a turn is against one that does not, at equal budgets: error over training trajectories.
 
-python -m benchmarks.studies.claims.trajectories [--kept FILE.json] [--picture FILE.svg]
+python -m benchmarks.studies.claims.trajectories
 
 The columns of the table of equivariant networks forecast the charged particles of `nbody`: message passing on
 coordinates (GNN), radial field, tensor field network (TFN), SE(3)-Transformer, SchNet and EGNN. Each has the layers and
@@ -16,14 +16,10 @@ import time
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
-from benchmarks.studies.claims.common.budget import parameters
-from benchmarks.studies.claims.common.kept import Figures, Kept, arguments, draw
-from benchmarks.studies.claims.common.plots import names, over
+from benchmarks.studies.training import parameters
 from edgewise import training
 from edgewise.apps import options, recipes
-from edgewise.apps.report import figures
 
 SIZES, STEPS, BATCH, SEEDS = (100, 300, 1_000, 3_000), 1_500, 50, (0, 1, 2)
 # The recipe, and whether training trajectories are turned.
@@ -41,7 +37,7 @@ FEWER = 0.5  # EGNN's error over that of the GNN from the fewest trajectories, a
 SAME = 0.1  # by what share turned data may change EGNN's error
 
 
-def one(recipe: str, turned: bool, size: int, steps: int = STEPS, seed: int = 0) -> Figures:
+def one(recipe: str, turned: bool, size: int, steps: int = STEPS, seed: int = 0) -> dict[str, float]:
     """The test error from so many trajectories, with the processor's seconds and the number of weights."""
     chosen = {
         "train.seed": seed,
@@ -61,10 +57,10 @@ def one(recipe: str, turned: bool, size: int, steps: int = STEPS, seed: int = 0)
     return {"mse": result.value, "seconds": time.process_time() - began, "parameters": size}
 
 
-Table = dict[str, list[Figures]]
+Table = dict[str, list[dict[str, float]]]
 
 
-def measure(kept: Kept, sizes: tuple[int, ...] = SIZES, steps: int = STEPS, seeds: tuple[int, ...] = SEEDS) -> Table:
+def measure(sizes: tuple[int, ...] = SIZES, steps: int = STEPS, seeds: tuple[int, ...] = SEEDS) -> Table:
     """All seeds from the fewest trajectories, and the first one from more."""
     print(f"| network | weights | {' | '.join(f'{size:,} trajectories' for size in sizes)} | seconds |")
     print(f"|---{'|---' * (len(sizes) + 2)}|", flush=True)
@@ -73,7 +69,7 @@ def measure(kept: Kept, sizes: tuple[int, ...] = SIZES, steps: int = STEPS, seed
         table[name] = []
         for size in sizes:
             drawn = seeds if size == min(sizes) else seeds[:1]
-            runs = [kept.get(f"{name} {size} {seed}", one, recipe, turned, size, steps, seed) for seed in drawn]
+            runs = [one(recipe, turned, size, steps, seed) for seed in drawn]
             errors, own = [run["mse"] for run in runs], {"seconds": sum(run["seconds"] for run in runs)}
             deviation = statistics.stdev(errors) if len(errors) > 1 else 0.0
             own |= {"mse": statistics.fmean(errors), "sd": deviation, "parameters": runs[0]["parameters"]}
@@ -84,31 +80,14 @@ def measure(kept: Kept, sizes: tuple[int, ...] = SIZES, steps: int = STEPS, seed
     return table
 
 
-def written(own: Figures) -> str:
+def written(own: dict[str, float]) -> str:
     deviation = f" ± {own['sd']:.4f}" if own["sd"] else ""
     return f"{own['mse']:.4f}{deviation}"
 
 
-def picture(table: Table, sizes: tuple[int, ...] = SIZES) -> Figure:
-    """Error over the number of trajectories, dashed where they are turned."""
-    shown = list(dict.fromkeys(recipe for recipe, _ in NETWORKS.values()))
-    with figures.drawing(3.2, width=6.2) as (figure, grid):
-        axes = grid[0, 0]
-        for name, row in table.items():
-            recipe, turned = NETWORKS[name]
-            colour, line = figures.CLASSES[shown.index(recipe)], "--" if turned else "-"
-            mean, sd = ([own[key] for own in row] for key in ("mse", "sd"))
-            axes.plot(sizes, mean, line, color=colour, marker="o", markersize=3, label=name)
-            axes.errorbar(sizes, mean, sd, color=colour, fmt="none", linewidth=1)
-        over(axes, sizes, "training trajectories", "mean squared error of a coordinate")
-        names(figure)
-    return figure
-
-
 def main() -> None:
-    args = arguments(__doc__)
     torch.set_num_threads(1)
-    draw(picture(measure(Kept(args.kept))), args.picture, "trajectories")
+    measure()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.contenders.sparse import numba_sampling
+from benchmarks.contenders import numba_sampling
 from benchmarks.inputs import Sampling
 from benchmarks.whole.steps.peer import Peer, described, forms, turns
 from edgewise.configuration import Choice

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks.contenders.models.gpt import PlainGPT, fill
+from benchmarks.contenders.gpt import PlainGPT, fill
 from benchmarks.whole.steps.peer import Peer, described, forms, turns
 from edgewise.tasks.text.language import Text
 from edgewise.tasks.text.translation import Translation

@@ -6,17 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.ranks.steps import Steps
 from benchmarks.whole.steps import __main__ as measured
 from benchmarks.whole.steps import peer
-from edgewise.training.distributed import World
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's compiler
+pytestmark = [pytest.mark.studies, pytest.mark.filterwarnings("ignore::DeprecationWarning")]  # of PyTorch's compiler
 
 
 @pytest.fixture
 def trainer():
-    return Steps("digits-vit", World(torch.device("cpu"))).trainer
+    return measured.begun("digits-vit")
 
 
 def test_the_vision_transformer_in_plain_pytorch_is_edgewises(trainer):
@@ -42,7 +40,7 @@ def test_a_peers_step_trains(trainer):
 
 
 def test_sampled_neighbours_are_learned_from(monkeypatch):
-    trainer = Steps("planted-sage", World(torch.device("cpu"))).trainer
+    trainer = measured.begun("planted-sage")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         eager, _ = measured.PEERS["planted-sage"](trainer)

@@ -1,6 +1,6 @@
 """The planner's regret on calls that are drawn at random: verbs, scores, graphs, sizes, heads, biases, batches.
 
-    python -m benchmarks.regret.drawn --count 200 --seed 1
+    python -m benchmarks.regret --count 200 --seed 1
 
 Nothing was fitted to them. The same seed draws the same calls. What seems to miss the bar is measured twice more at the
 end, since another program may have been in the way, and the median of the three counts.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +23,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks import inputs
-from benchmarks.regret.grid import random
-from benchmarks.regret.measuring import Problem, measure
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.command.listing import columns
 from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import Graph, causal, complete, radius_graph, window
-from edgewise.kernels import Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, RelativeBias, Score
-from edgewise.kernels.call import Aggregate, Attend, Collect
+from edgewise.kernels import BACKENDS, Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, RelativeBias, Score
+from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.choose import dispatch
+from edgewise.kernels.choose.planner import candidates
 from edgewise.kernels.messages import EdgeNetwork, Filter, Message
 from edgewise.kernels.messages.network import EdgeInput
 
@@ -38,9 +39,82 @@ HEADS, CHANNELS = (1, 2, 3, 4, 6, 8, 12), (4, 8, 12, 16, 20, 24, 32, 40, 48, 64,
 WIDEST = 512  # heads times channels
 RAW = 16  # features of an edge
 BAR = 0.1  # the regret beyond which a call is measured again
+LONGEST, HOPELESS = 0.2, 10  # a backend is not measured beyond both predicted seconds and times the choice's
+TRIES, CLOSE = 3, 2.0  # calls, the best of which decides: what takes so many times the fastest's time is left at that
+ROUNDS, FEWEST, ROUND, SAMPLE = 25, 3, 0.5, 2e-3  # measurements; seconds: of them all together, of each at least
 
 Batch = tuple[int, ...]
-Described = tuple[str, Problem]
+Described = tuple[str, "Problem"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A call, what it is differentiated with respect to, and dL/dy."""
+
+    call: Call
+    leaves: list[Tensor]
+    gradient: Tensor
+
+
+def measure(name: dict[str, Any], problem: Problem) -> dict[str, Any]:
+    """Milliseconds of every backend, the planner's choice and its regret."""
+    call = problem.call
+    predicted = {one.backend: one.seconds for one in candidates(call) if one.seconds is not None}
+    choice = next(iter(predicted))
+    steps = {
+        backend: _step(problem, backend)
+        for backend, record in BACKENDS.items()
+        if backend in predicted and record.is_chosen_for(call)
+        if predicted[backend] < max(LONGEST, HOPELESS * predicted[choice])
+    }
+    found = {backend: 1e3 * seconds for backend, seconds in _seconds(steps, choice).items()}
+    best = min(found, key=lambda backend: found[backend])
+    return name | {
+        "edges": call.graph.num_edges,
+        "milliseconds": found,
+        "choice": choice,
+        "best": best,
+        "regret": found[choice] / found[best] - 1,
+    }
+
+
+def _step(problem: Problem, backend: str) -> Callable[[], None]:
+    def step() -> None:
+        y = dispatch.run(problem.call, backend)
+        assert isinstance(y, Tensor)
+        torch.autograd.grad(y, problem.leaves, problem.gradient)
+        if y.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    return step
+
+
+def _seconds(steps: dict[str, Callable[[], None]], choice: str) -> dict[str, float]:
+    """Of one call of each, by its best tries; what is close to the fastest, and the choice, then take turns, and the
+    lower quartile counts: all else only adds to a time."""
+    for step in steps.values():
+        step()
+    found = {name: min(_timed(step, 1) for _ in range(TRIES)) for name, step in steps.items()}
+    close = [name for name in steps if name == choice or found[name] <= CLOSE * min(found.values())]
+    if len(close) == 1:
+        return found
+    calls = {name: max(1, round(SAMPLE / found[name])) for name in close}
+    rounds: dict[str, list[float]] = {name: [] for name in close}
+    started = time.perf_counter()
+    for n in range(ROUNDS):
+        if n >= FEWEST and time.perf_counter() - started >= ROUND:
+            break
+        for name, count in calls.items():
+            rounds[name].append(_timed(steps[name], count))
+    return found | {name: statistics.quantiles(taken, n=4)[0] for name, taken in rounds.items()}
+
+
+def _timed(step: Callable[[], None], calls: int) -> float:
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
+    for _ in range(calls):
+        step()
+    return (clock() - start) / calls
 
 
 @dataclass
@@ -65,6 +139,12 @@ class Drawing:
     def tensor(self, *shape: int) -> Tensor:
         """Normal numbers that are differentiated."""
         return torch.from_numpy(self.generator.standard_normal(shape, np.float32)).requires_grad_()
+
+
+def random(n: int, density: float) -> Graph:
+    """Every pair is an edge with the same probability."""
+    mask = torch.rand(n, n, generator=torch.Generator().manual_seed(n)) < density
+    return Graph.from_edge_index(mask.nonzero().T, num_nodes=n)
 
 
 def draw(count: int, seed: int) -> Iterator[tuple[dict[str, Any], Problem]]:
@@ -186,7 +266,7 @@ def _message(drawing: Drawing, graph: Graph, batch: Batch, heads: int, channels:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw, measure, and print the worst and the summary."""
-    parser = Parser(prog="python -m benchmarks.regret.drawn", description=(__doc__ or "").partition("\n")[0])
+    parser = Parser(prog="python -m benchmarks.regret", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--count", type=whole(1, 100_000), default=200, help="calls (default: 200)")
     parser.add_argument("--seed", type=whole(0), default=1, help="of the calls (default: 1)")
     parser.add_argument("--threads", type=whole(1, 1024), default=2, help="(default: 2)")

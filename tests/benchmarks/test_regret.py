@@ -1,13 +1,13 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.regret import drawn
-from benchmarks.regret.drawn import again, draw, main, table
-from benchmarks.regret.measuring import Problem
+from benchmarks import regret
+from benchmarks.regret import Problem, again, draw, main, measure, table
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Collect
 from edgewise.kernels.choose import dispatch
@@ -18,6 +18,7 @@ def test_a_seed_draws_the_same_calls_and_another_one_others() -> None:
     assert first == again != other
 
 
+@pytest.mark.studies
 def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
     calls = list(draw(60, 5))
     assert {type(problem.call) for _, problem in calls} == {Attend, Aggregate, Collect}
@@ -38,6 +39,7 @@ def test_all_verbs_are_drawn_with_batches_biases_and_features() -> None:
     assert len({name["graph"] for name, _ in calls}) >= 8
 
 
+@pytest.mark.studies
 def test_every_backend_that_takes_a_drawn_call_agrees_with_the_reference() -> None:
     compared = 0
     for name, problem in draw(60, 6):
@@ -52,6 +54,7 @@ def test_every_backend_that_takes_a_drawn_call_agrees_with_the_reference() -> No
     assert compared > 30
 
 
+@pytest.mark.studies
 def test_the_command_writes_a_line_for_each_call_and_goes_on_after_some(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,7 +80,7 @@ def test_a_call_beyond_the_bar_is_measured_twice_more_and_the_median_counts(monk
         assert name == names[1]
         return name | {"regret": next(regrets)}
 
-    monkeypatch.setattr(drawn, "measure", measured)
+    monkeypatch.setattr(regret, "measure", measured)
     assert again({}, 8) == {}
     assert again({1: names[1] | {"regret": 0.2}}, 8) == {1: names[1] | {"regret": 0.2}}
     assert next(regrets, None) is None
@@ -101,3 +104,34 @@ def test_a_wrong_option_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_passing_over_every_call_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--count", "3", "--from", "3"]) == 2
     assert capsys.readouterr().err == "regret: error: --from 3 passes over all of --count 3\n"
+
+
+def test_a_call_measures_every_backend_and_the_regret_of_the_choice() -> None:
+    found = measure(*next(iter(draw(1, 3))))
+    times = found["milliseconds"]
+    assert found["choice"] in times and found["best"] == min(times, key=times.get)
+    assert found["regret"] == pytest.approx(times[found["choice"]] / min(times.values()) - 1)
+
+
+def test_those_that_are_close_take_turns_and_a_slow_one_is_left_at_its_first_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, order = [0.0], []
+    for name in ("perf_counter", "process_time"):  # what is read on several threads, and on one
+        monkeypatch.setattr(regret.time, name, lambda: clock[0])
+
+    def step(name: str, seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            order.append(name)
+            # The first one's second call is disturbed, and so is one of its rounds.
+            clock[0] += seconds * (20 if name == "near" and order.count(name) in (2, 7) else 1)
+
+        return run
+
+    steps = {"near": step("near", 0.010), "best": step("best", 0.008), "slow": step("slow", 0.1)}
+    found = regret._seconds(steps, "best")
+    assert found == pytest.approx({"near": 0.010, "best": 0.008, "slow": 0.1})
+    assert order.count("slow") == 1 + regret.TRIES and order[-4:] == ["near", "best", "near", "best"]
+    order.clear()
+    regret._seconds(steps, "slow")
+    assert order[-3:] == ["near", "best", "slow"]  # a choice is never judged by its first calls alone

@@ -1,6 +1,6 @@
 """A perceptron learns digits whose labels mean nothing as perfectly as true ones, and only the true ones generalise.
 
-python -m benchmarks.studies.generalisation.labels [PICTURE.svg]
+python -m benchmarks.studies.labels
 
 A network of widths 64, 512, 10 takes 2,000 steps of Adam on batches of 64, without weight decay or dropout: once on the
 labels of the 1,297 training images, once on classes drawn evenly. Accuracy on the images trained on (by the labels that
@@ -8,15 +8,9 @@ it learns) and on the 360 test images (by their true labels), over five seeds. N
 last.
 """
 
-import sys
-from pathlib import Path
-
 import torch
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from torch import Tensor, nn
 
-from edgewise.apps.report import figures
 from edgewise.layers import MLP
 from edgewise.tasks import digits
 
@@ -44,23 +38,7 @@ def curve(train: Data, test: Data, seed: int) -> list[tuple[float, float]]:
     return points
 
 
-def picture(means: dict[str, Tensor]) -> Figure:
-    """Accuracy over steps: solid on the training images, dashed on the test images."""
-    steps = range(0, STEPS + 1, EVERY)
-    with figures.drawing(2.8, width=5.4) as (figure, grid):
-        axes = grid[0, 0]
-        for colour, (name, shares) in zip(figures.CLASSES, means.items(), strict=False):
-            axes.plot(steps, shares[:, 0].tolist(), color=colour, label=f"{name}, training")
-            axes.plot(steps, shares[:, 1].tolist(), color=colour, linestyle="--", label=f"{name}, test")
-        axes.set(xlabel="steps", title="accuracy")
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes.grid(axis="y", color=figures.RULE, linewidth=0.6)
-        axes.tick_params(length=0)
-        figure.legend(loc="outside right center", frameon=False, labelcolor=figures.MUTED)
-    return figure
-
-
-def main(out: str | None = None) -> None:
+def main() -> None:
     task, means = digits(patch=0), dict[str, Tensor]()
     parts = (task.splits["train"], task.splits["test"])
     train, test = ((task.prepared(task.images.pixels[n])[:, 0], task.images.labels[n]) for n in parts)
@@ -74,9 +52,7 @@ def main(out: str | None = None) -> None:
         means[name] = measured.mean(0)
         cells = [f"{100 * v.mean():.1f} % ± {100 * v.std():.1f} %" for v in measured[:, -1].unbind(-1)]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    if out is not None:
-        Path(out).write_text(figures.standalone(figures.svg(picture(means), "random-labels")), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.contenders.models import cora, particles
+from benchmarks.contenders import cora, particles
 from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling
 from edgewise.kernels import Additive, GatedAdditive
 
@@ -27,6 +27,11 @@ def refuses(inputs: Inputs) -> str | None:
 def prepare(inputs: Inputs) -> Callable[[], Any]:
     """Eager."""
     return ready(inputs, lambda module: module)
+
+
+def compiled(inputs: Inputs) -> Callable[[], Any]:
+    """The whole propagation as one graph under torch.compile, shapes fixed."""
+    return ready(inputs, lambda module: torch.compile(module, fullgraph=True, dynamic=False))
 
 
 def ready(inputs: Inputs, transform: Callable[[nn.Module], Callable[..., Tensor]]) -> Callable[[], Any]:

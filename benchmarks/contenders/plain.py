@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.contenders.models import cora
+from benchmarks.contenders import cora
 from benchmarks.inputs import Epoch, Inputs
 
 

@@ -1,1 +1,0 @@
-"""Contenders of attention where most pairs count: complete, causal and windowed."""

@@ -1,1 +1,0 @@
-"""Contenders of whole models and layers: what they share, and their peers."""

@@ -1,1 +1,0 @@
-"""Contenders of attention, sums and samples on the edges of a graph."""

@@ -1,1 +1,0 @@
-"""What the studies share: results that are kept, training for a number of seconds, and how pictures look."""

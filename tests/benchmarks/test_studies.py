@@ -1,0 +1,203 @@
+"""The studies of docs/claims.md: they draw what they say, run at a toy size, and what each claims holds."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import networkx
+import pytest
+import torch
+
+from benchmarks.studies.claims import (
+    alignment,
+    analogies,
+    far,
+    learned,
+    lottery,
+    norms,
+    pooling,
+    remedies,
+    retrieval,
+    trajectories,
+)
+from benchmarks.studies.training import parameters
+from edgewise.models import Tokens
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_letters_are_due_backwards_each_after_the_one_before_it() -> None:
+    x, due = alignment.drawn(3, 2, generator())
+    sources, targets = x.view(2, 2, 3)
+    assert torch.equal(due.view(2, 3), sources.flip(-1))
+    assert (targets[:, 0] == alignment.LETTERS).all() and torch.equal(targets[:, 1:], due.view(2, 3)[:, :-1])
+
+
+def test_letters_to_copy_are_due_at_the_blanks_and_stand_nowhere_else() -> None:
+    tokens, targets, counts = far.copying(20, 3, generator())
+    assert torch.equal(targets[counts].view(3, 8), tokens[:, :8])
+    assert (tokens[:, :8] < far.LETTERS).all() and (tokens[:, 8:12] >= far.LETTERS).all()
+    assert (tokens[:, 12:] == far.VOCABULARY - 1).all() and counts.sum() == 24
+
+
+def test_each_key_stands_once_beside_the_value_that_is_due() -> None:
+    tokens, due = retrieval.texts(200, 3, generator())
+    for row, values in zip(tokens.tolist(), due.tolist(), strict=True):
+        found = dict(divmod(token, retrieval.VALUES) for token in row if token < retrieval.PAIRS)
+        assert sorted(found) == list(range(8)) and sum(token < retrieval.PAIRS for token in row) == 8
+        assert [found[token - retrieval.PAIRS] for token in row[-16:]] == values
+
+
+def test_what_is_asked_of_pooling_is_how_far_two_communities_lie_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pooling, "SHOWN", 1.0)  # every node shows its community's colour
+    for seed in range(6):
+        drawn = pooling.ring(1 + seed % 3, generator(seed))
+        senders, receivers = drawn.colours[drawn.graph.edge_index()]
+        coarse = networkx.Graph(zip(senders.tolist(), receivers.tolist(), strict=True))
+        coarse.remove_edges_from(list(networkx.selfloop_edges(coarse)))
+        assert networkx.is_isomorphic(coarse, networkx.cycle_graph(8))
+        assert networkx.shortest_path_length(coarse, 0, 1) == 1 + seed % 3 + drawn.label
+
+
+def test_pairs_of_forms_are_found_by_their_spelling() -> None:
+    known = ["bus", "girl", "girls", "grass", "walk"]
+    verbs = {"holds": "holding", "watches": "watching", "rides": "riding", "runs": "running", "walks": "walking"}
+    known += [*verbs, *verbs.values()]
+    found = analogies.forms(Counter(dict.fromkeys(known, 3)), least=3)
+    assert dict(found["verbs"]) == verbs and found["nouns"] == [("girl", "girls")]
+
+
+def test_the_probe_reads_positions_that_are_there_and_guesses_where_they_are_not() -> None:
+    line = torch.linspace(0, 1, 64)[:, None] * torch.randn(1, 8, generator=generator())
+    distance, order = learned.probe(line)
+    assert distance < 2 and order == 1.0
+    distance, order = learned.probe(learned.drawn())
+    assert distance > 12 and 0.4 < order < 0.6
+
+
+def test_three_ways_of_the_lottery_compute_the_same_attention_and_gradient() -> None:
+    pytest.importorskip("torch_geometric.utils")
+    graph = lottery.drawn(32, 3)[0]
+    q, k, v = (torch.randn(32, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    results = [way(graph)(q, k, v) for way in lottery.WAYS.values()]
+    gradients = [torch.autograd.grad(y.square().sum(), [q, k, v]) for y in results]
+    for y, own in zip(results, gradients, strict=True):
+        torch.testing.assert_close(y, results[0], rtol=0, atol=1e-10)
+        torch.testing.assert_close(own, gradients[0], rtol=0, atol=1e-10)
+
+
+def test_networks_that_are_compared_are_of_one_size() -> None:
+    kinds = [[alignment.network(kind) for kind in alignment.WIDTHS]]
+    kinds.append([make(Tokens(far.VOCABULARY, far.VOCABULARY, length=64)) for make in far.COPIERS.values()])
+    kinds.append([retrieval.network(way) for way in retrieval.WAYS.values()])
+    for models, apart in zip(kinds, (1.05, 1.05, 1.25), strict=True):
+        sizes = [parameters(model) for model in models]
+        assert max(sizes) <= apart * min(sizes)
+
+
+SMALL: dict[str, Callable[[], Any]] = {
+    "alignment": lambda: alignment.measure(lengths=(2, 3), seconds=0.1),
+    "far": lambda: far.measure(seconds=(0.05, 0.05)),
+    "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
+    "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
+    "norms": lambda: norms.measure(depths=(1, 2), steps=1, seeds=2),
+    "pooling": lambda: pooling.measure(distances=(1, 2), seeds=(0, 1), steps=2, sizes=(8, 12)),
+    "remedies": lambda: remedies.measure(depth=(2, 3), steps=1, seeds=2),
+    "trajectories": lambda: trajectories.measure(sizes=(50, 60), steps=2, seeds=(3, 4)),
+    "retrieval": lambda: retrieval.learns(retrieval.WAYS["linear"], 0, (64,), ((32, 2, 1), (64, 2, 1)), 4),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "learned" else pytest.param(name, marks=pytest.mark.studies) for name in SMALL]
+)
+def test_a_study_runs_at_a_toy_size(name: str, data: Callable[[str], Any]) -> None:
+    for folder in {"far": ["tinyshakespeare"], "norms": ["tinyshakespeare"], "remedies": ["planetoid"]}.get(name, []):
+        data(folder)
+    assert SMALL[name]()
+
+
+def attention_writes_long_sequences() -> None:
+    table = alignment.measure()
+    assert table["attention"][-1]["accuracy"] >= alignment.WITH
+    assert table["last states"][-1]["accuracy"] <= alignment.WITHOUT
+
+
+def the_transformer_copies_far_and_the_lstm_writes_better_characters() -> None:
+    copies, characters = far.measure()
+    assert copies["transformer"][-1]["accuracy"] >= far.FAR and copies["LSTM"][-1]["accuracy"] <= far.LOST
+    assert characters["LSTM"][0]["loss"] < characters["transformer"][0]["loss"]
+
+
+def a_linear_map_reads_learned_positions() -> None:
+    distance, order, near, far_apart = learned.measure({"learned": learned.learned()})["learned"]
+    assert distance <= learned.DISTANCE and order >= learned.ORDER and near - far_apart >= learned.ALIKE
+
+
+def who_wins_depends_on_the_density() -> None:
+    table = lottery.measure()
+    rows = [row for own in table.values() for row in own]
+    assert max(row["apart"] for row in rows) <= lottery.SAME
+    assert all(lottery.crossover(lottery.SIZES[nodes], own) for nodes, own in table.items())
+    assert all(row["chosen"] <= lottery.SLOWER * min(row["dense"], row["gather-scatter"]) for row in rows)
+
+
+def post_norm_without_warm_up_learns_nothing_at_12_blocks() -> None:
+    losses = {name: row[0]["loss"] for name, row in norms.measure(depths=(12,)).items()}
+    assert losses.pop("post-norm") >= norms.STUCK and max(losses.values()) <= norms.LEARNS
+
+
+def only_min_cut_pooling_tells_far_communities_apart() -> None:
+    reached = {name: row[0]["accuracy"] for name, row in pooling.measure(distances=pooling.DISTANCES[-1:]).items()}
+    assert reached.pop("min-cut pooling") >= pooling.FAR and max(reached.values()) <= pooling.LOST
+
+
+def all_remedies_hold_most_of_the_best_accuracy_at_64_layers() -> None:
+    result = remedies.measure()
+    best = max(cell["accuracy"] for cells in result.table.values() for cell in cells)
+    assert result.held >= remedies.REQUIRED and result.table["GCN"][-1]["accuracy"] < 0.5 * best
+
+
+def full_and_linear_attention_look_up_in_8192_tokens() -> None:
+    table, longest = retrieval.measure(), retrieval.LENGTHS[-1]
+    right = {name: row.right(longest) for name, row in table.items()}
+    assert min(right[name] for name in ("full", "Performer", "linear")) >= retrieval.FOUND
+    assert max(right[name] for name in ("window", "Sinkhorn")) <= retrieval.MISSED and right["LSTM"] <= retrieval.HALF
+    seconds = {name: row.costs[-1]["seconds"] for name, row in table.items()}
+    assert seconds["full"] >= retrieval.SLOWER * seconds["linear"]
+
+
+def equivariant_networks_have_half_the_error_from_few_trajectories() -> None:
+    error = {name: row[0]["mse"] for name, row in trajectories.measure(sizes=(100,)).items()}
+    assert max(error["EGNN"], error["SE(3)-Transformer"]) <= trajectories.FEWER * error["GNN"]
+    assert error["EGNN, turned data"] == pytest.approx(error["EGNN"], rel=trajectories.SAME)
+
+
+def the_difference_of_two_forms_carries_over_from_verb_to_verb() -> None:
+    found = analogies.measure(analogies.Words(analogies.captions()))["verbs"]
+    assert found["mean"] >= analogies.SOLVED and found["alone"] <= analogies.ALONE
+
+
+CLAIMS = [
+    attention_writes_long_sequences,
+    the_transformer_copies_far_and_the_lstm_writes_better_characters,
+    a_linear_map_reads_learned_positions,
+    who_wins_depends_on_the_density,
+    post_norm_without_warm_up_learns_nothing_at_12_blocks,
+    only_min_cut_pooling_tells_far_communities_apart,
+    all_remedies_hold_most_of_the_best_accuracy_at_64_layers,
+    full_and_linear_attention_look_up_in_8192_tokens,
+    equivariant_networks_have_half_the_error_from_few_trajectories,
+    the_difference_of_two_forms_carries_over_from_verb_to_verb,
+]
+
+
+@pytest.mark.accuracy
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.__name__)
+def test_a_claim_holds(claim: Callable[[], None], data: Callable[[str], Any]) -> None:
+    data("tinyshakespeare")
+    torch.set_num_threads(1)
+    claim()
