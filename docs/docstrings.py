@@ -1,28 +1,15 @@
-"""Sphinx reads our docstrings: a part (Equation, Shapes, ...) becomes a field, and equations are typeset."""
+"""Sphinx reads our docstrings: a part (Equation, Shapes, Cost, ...) becomes a field, and indices are set as such."""
 
 import ast
 import re
 from collections.abc import Iterator
+from html import escape
 from textwrap import dedent
 from typing import Any
 
-from equations import display, typeset
-
-PARTS = (
-    "Equation",
-    "Symbols",
-    "Shapes",
-    "Returns",
-    "Scores",
-    "Errors",
-    "Edge cases",
-    "Cost",
-    "Differs",
-    "Reference",
-)
-AS_TYPED = ("Shapes",)
-PART = re.compile(rf"({'|'.join(PARTS)}):?(?: +(.*)|$)")
-HEADING = re.compile(r"(Args|Example):?$")
+PART = re.compile(r"([A-Z][a-z]+(?: [a-z]+)?)(?: {2,}(\S.*)|:?$)")
+CODE = re.compile(r"`+(.+?)`+")
+INDEX = re.compile(r"(?<=[\w)\]}'ΣΠ⊕∪∩‖])([_^])(?:\{([^}]*)\}|\(([^)]*)\)|([-−+]?[^\W_]+(?:,[^\W_]+)*[½*]?|[-−]?½|∞))")
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -36,85 +23,74 @@ def rewrite(lines: list[str]) -> None:
 
 
 def blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Cut where a part, a heading or an empty line begins something new."""
+    """Cut where a part begins, at empty lines, and where indentation ends."""
     block: list[str] = []
     for line in lines:
-        begins = PART.match(line) or HEADING.match(line)
-        indented = line.startswith(" ")
-        goes_on = indented and block and (PART.match(block[0]) or HEADING.match(block[0]))
-        if block and (begins or (not line.strip() and not goes_on) or (not indented and block[0].startswith(" "))):
+        inside = bool(block) and PART.match(block[0]) is not None
+        indented = line.startswith(" ") or (inside and not line)
+        if block and (PART.match(line) or (not indented and (not line or inside or block[0].startswith(" ")))):
             yield block
             block = []
-        if line.strip():
+        if line or (block and inside):
             block.append(line)
     if block:
         yield block
 
 
 def render(block: list[str]) -> list[str]:
-    part, first = PART.match(block[0]), block[0].strip()
+    part = PART.match(block[0])
     if part:
-        name, text = part[1], part[2] or ""
-        width = max((len(line) - len(line.lstrip()) for line in block[1:2]), default=0)
-        rest = [line[width:] if line[:width].isspace() else line.strip() for line in block[1:]]
-        body = [text, *rest] if text else rest
+        name, rest = part[1], dedent("\n".join(block[1:])).strip("\n")
+        text = "\n".join(filter(None, (part[2], rest)))
         if name == "Equation":
-            return field(name, raw(display(body)))
+            return field(name, raw("".join(f"<div>{indexed(line)}</div>" for line in text.split("\n") if line)))
         if name == "Symbols":
-            return field(name, raw(symbols(body)))
-        return field(name, literal("text", body) if name in AS_TYPED else escaped(body))
-    if first.startswith("Args"):
-        return [line for entry in arguments(block[1:]) for line in entry]
-    if first.startswith("Example"):
-        return field("Example", literal("pycon", dedent("\n".join(block[1:])).split("\n")))
-    if first.startswith(">>>"):
-        return literal("pycon", dedent("\n".join(block)).split("\n"))
-    if block[0].startswith(" "):
-        text = dedent("\n".join(block))
-        return literal("python" if is_python(text) else "text", text.split("\n"))
-    return escaped(block)
+            entries = re.split(r";\s+(?![^()]*\))", text)
+            return field(name, raw("".join(f"<div>{indexed(entry)}</div>" for entry in entries)))
+        if name == "Args":
+            entries = re.split(r"\n(?=\S)", text)
+            return [":param " + prose(" ".join(entry.split())) for entry in entries]
+        return field(name, literal(text) if name in ("Shapes", "Example", "Examples") else prose(text))
+    text = dedent("\n".join(block))
+    return literal(text) if block[0].startswith((" ", ">>>")) else prose(text).split("\n")
 
 
-def arguments(lines: list[str]) -> Iterator[list[str]]:
-    """Entries `name: meaning`, which may go on, further indented."""
-    for entry in re.split(r"\n(?=\S)", dedent("\n".join(lines))):
-        name, _, meaning = entry.partition(":")
-        yield [f":param {name}: {' '.join(escaped([meaning.replace(chr(10), ' ')]))}".replace("  ", " ")]
+def field(name: str, body: str | list[str]) -> list[str]:
+    lines = body.split("\n") if isinstance(body, str) else body
+    return [f":{name}:", *(f"    {line}" if line else "" for line in lines)]
 
 
-def field(name: str, body: list[str]) -> list[str]:
-    return [f":{name}:", *(f"    {line}" if line else "" for line in body)]
-
-
-def symbols(lines: list[str]) -> str:
-    """What each letter is, an entry to a line: they are separated by semicolons."""
-    text = " ".join(line.strip() for line in lines)
-    entries = [entry for entry in re.split(r";\s+(?![^()]*\))", text) if entry.strip()]
-    return f'<ul class="symbols">{"".join(f"<li>{typeset(entry)}</li>" for entry in entries)}</ul>'
+def literal(text: str) -> list[str]:
+    try:
+        language = "pycon" if text.lstrip().startswith(">>>") else "python" if ast.parse(text) else "text"
+    except SyntaxError:
+        language = "text"
+    return [f".. code-block:: {language}", "", *(f"    {line}" if line else "" for line in text.split("\n"))]
 
 
 def raw(html: str) -> list[str]:
-    return [".. raw:: html", "", f"    {html}"]
+    return [".. raw:: html", "", f'    <div class="equation">{html}</div>']
 
 
-def literal(language: str, lines: list[str]) -> list[str]:
-    return [f".. code-block:: {language}", "", *(f"    {line}" for line in lines)]
+def prose(text: str) -> str:
+    """`code` as code; nothing else means anything to reStructuredText."""
+    parts = CODE.split("\n".join(line.strip() for line in text.split("\n")))
+    parts[::2] = [re.sub(r"([\\*_|`])", r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [f"``{code}``\\ " for code in parts[1::2]]
+    return re.sub(r"\\ (?=[\s.,;:)]|$)", "", "".join(parts))
 
 
-def is_python(text: str) -> bool:
-    try:
-        ast.parse(text)
-    except SyntaxError:
-        return False
-    return True
+def indexed(text: str) -> str:
+    """A line with an equation as HTML: x_ij and 2^k with their indices and powers below and above the line."""
 
+    def set_index(found: re.Match[str]) -> str:
+        base = re.search(r"[^\W_]*$", found.string[: found.start()])
+        index = next(filter(None, found.groups()[1:]), "")
+        if base and len(base[0]) > 2 and len(index) > 2 and found[4] and found[1] == "_":
+            return found[0]  # a name such as num_nodes
+        return f"<su{'b' if found[1] == '_' else 'p'}>{index}</su{'b' if found[1] == '_' else 'p'}>"
 
-def escaped(lines: list[str]) -> list[str]:
-    """Prose: `code` as code, and nothing else means anything to reStructuredText."""
-    pieces = re.split(r"(`+)(.+?)\1", "\n".join(line.strip() for line in lines))
-    prose = (re.sub(r"([\\*_|`])", r"\\\1", piece) for piece in pieces[::3])
-    code = (f"``{piece}``" for piece in pieces[2::3])
-    out = next(prose)
-    for mark, text in zip(code, prose, strict=True):
-        out += mark + (text if not text[:1].isalnum() else "\\ " + text)
-    return out.split("\n")
+    parts = CODE.split(escape(text.strip(), quote=False))
+    parts[::2] = [INDEX.sub(set_index, re.sub(r" {2,}", "&emsp;", part)) for part in parts[::2]]
+    parts[1::2] = [f"<code>{code}</code>" for code in parts[1::2]]
+    return "".join(parts)

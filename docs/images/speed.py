@@ -2,74 +2,58 @@
 
 python docs/images/speed.py docs/images/speed.svg
 
-The numbers are those of the tables of docs/performance.md, whose commands measure them anew.
+The numbers are those of docs/tables; docs/performance.md names the commands that measure them anew.
 """
 
+import csv
 import sys
 from html import escape
 from math import log2
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "performance.md"
+TABLES = Path(__file__).parent.parent / "tables"
 INK, MUTED, RULE = "#1c2733", "#5b6b7b", "#e3e8ee"
 FASTER, SLOWER = "#2364aa", "#d1495b"
 SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 WIDTH, COLUMN, NAMES, STEP, TOP = 960, 470, 190, 19, 92
 UNIT = 37  # pixels for each doubling
 
-Row = dict[str, str]
-
-
-def tables(page: str, heading: str) -> list[list[Row]]:
-    """Every table below a heading, each as its rows by the names of the columns."""
-    found: list[list[Row]] = []
-    head: list[str] = []
-    for line in page.split(f"\n## {heading}\n")[1].split("\n## ")[0].split("\n"):
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("|"):
-            head = []
-        elif not head:
-            head = cells
-            found.append([])
-        elif not set(cells[0]) <= set("-: "):
-            found[-1].append(dict(zip(head, cells, strict=True)))
-    return found
+def rows(table: str) -> list[dict[str, str]]:
+    with (TABLES / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def ratio(cell: str) -> float:
     return float(cell.replace("×", "").replace(",", ""))
 
 
-def groups(page: str) -> dict[str, list[tuple[str, float]]]:
+def groups() -> dict[str, list[tuple[str, float]]]:
     """By title: names, and the time of the fastest peer over that of Edgewise."""
-    cases = [row for row in tables(page, "Beside the fastest peer")[0] if row["threads"] == "1"]
-    steps, epochs = tables(page, "Whole training steps")[:2]
-    kernels = [row for row in cases if "forward and backward" in row.values() and "scaling" not in row["case"]]
-    features = tables(page, "Features of edges")[0]
+    kernels = [row for row in rows("kernels") if row["threads"] == "1" and row["pass"] == "forward and backward"]
+    features = [row for row in rows("edge-features") if row["nodes"] == "20,000"]
+    relations = [(f"{row['relations']} relations, {row['bases']} bases", row) for row in rows("relations")]
     return {
-        "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in kernels],
-        "Masks of FlexAttention, beside SDPA": [(row["mask"], ratio(row["×"])) for row in tables(page, "Masks")[0]],
+        "Kernels, forward and backward": [
+            (row["case"], ratio(row["×"])) for row in kernels if "scaling" not in row["case"]
+        ],
+        "Masks of FlexAttention, beside SDPA": [(row["mask"], ratio(row["×"])) for row in rows("masks")],
         "Layers that read features of edges, beside compiled PyG": [
             (row["layer"], ratio(row["over compiled"])) for row in features
         ],
         "Kinds of edges, beside the faster form of RGCNConv": [
-            (
-                f"{row['relations']} relations" + f", {row['bases']} bases" * bool(row["bases"]),
-                ratio(row["over the faster"]),
-            )
-            for row in tables(page, "Kinds of edges")[0]
+            (name.removesuffix(",  bases"), ratio(row["over the faster"])) for name, row in relations
         ],
-        "Whole training steps, beside the faster form of the peer": [(row["recipe"], ratio(row["×"])) for row in steps],
+        "Whole training steps, beside the faster form of the peer": [
+            (row["recipe"], ratio(row["×"])) for row in rows("steps")
+        ],
         "Training on Cora, an epoch": [
-            (row["case"], ratio(row["×"])) for row in epochs if row["case"].startswith("cora-")
+            (row["case"], ratio(row["×"])) for row in rows("epochs-and-particles") if row["case"].startswith("cora-")
         ],
         "Mistral in transformers, a step beside sdpa": [
-            (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"]))
-            for row in tables(page, "Hugging Face")[0]
+            (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"])) for row in rows("hugging-face")
         ],
         "Scripts of PyG with one line added, beside compiled": [
-            (row["script"], min(ratio(row["over compiled"]), ratio(row["over PyG"])))
-            for row in tables(page, "Scripts of PyTorch Geometric")[0]
+            (row["script"], min(ratio(row["over compiled"]), ratio(row["over PyG"]))) for row in rows("pyg-scripts")
         ],
     }
 
@@ -79,12 +63,12 @@ def text(x: float, y: float, content: str, size: float, colour: str = INK, ancho
     return f'<text {place} fill="{colour}">{escape(content)}</text>'
 
 
-def bars(title: str, rows: list[tuple[str, float]], left: float, top: float) -> list[str]:
+def bars(title: str, values: list[tuple[str, float]], left: float, top: float) -> list[str]:
     """A title, and a bar from 1 for each row: to the right where Edgewise is faster."""
     one = left + NAMES + UNIT
     out = [text(left, top, title, 13)]
-    out.append(f'<path d="M{one} {top + 8}V{top + 10 + STEP * len(rows)}" stroke="{INK}" stroke-width="1"/>')
-    for k, (name, value) in enumerate(rows):
+    out.append(f'<path d="M{one} {top + 8}V{top + 10 + STEP * len(values)}" stroke="{INK}" stroke-width="1"/>')
+    for k, (name, value) in enumerate(values):
         y = top + 12 + STEP * k
         end = one + UNIT * max(-1.0, log2(value))
         x, width = min(one, end), abs(end - one)
@@ -95,10 +79,10 @@ def bars(title: str, rows: list[tuple[str, float]], left: float, top: float) -> 
     return out
 
 
-def picture(page: str) -> str:
+def picture() -> str:
     """Two columns of groups, under a title that says what a bar means."""
-    found = list(groups(page).items())
-    heights = [46 + STEP * len(rows) for _, rows in found]
+    found = list(groups().items())
+    heights = [46 + STEP * len(values) for _, values in found]
     half = min(range(len(found)), key=lambda k: max(sum(heights[:k]), sum(heights[k:])))
     height = TOP + max(sum(heights[:half]), sum(heights[half:])) - 12
     title = "How many times as long the fastest peer takes"
@@ -117,11 +101,11 @@ def picture(page: str) -> str:
     ]
     for column, part in enumerate((slice(None, half), slice(half, None))):
         y = TOP
-        for (name, rows), room in zip(found[part], heights[part], strict=True):
-            out += bars(name, rows, 24 + column * COLUMN, y)
+        for (name, values), room in zip(found[part], heights[part], strict=True):
+            out += bars(name, values, 24 + column * COLUMN, y)
             y += room
     return "\n".join([*out, "</svg>", ""])
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    Path(sys.argv[1]).write_text(picture(), encoding="utf-8")
