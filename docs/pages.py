@@ -68,7 +68,9 @@ def write_families() -> None:
     """Write docs/systems, a page for each family, where it has changed: Sphinx then reads nothing twice."""
     folder = DOCS / "systems"
     folder.mkdir(exist_ok=True)
-    figures = [row for path in sorted((DOCS / "tables").glob("*.csv")) for row in csv.reader(path.open(encoding="utf-8"))]
+    figures = [
+        row for path in sorted((DOCS / "tables").glob("*.csv")) for row in csv.reader(path.open(encoding="utf-8"))
+    ]
     for letter in sorted({row.id[0] for row in SYSTEMS}):
         parts = [f"# {FAMILIES.get(letter, letter)}", ""]
         for id_ in dict.fromkeys(row.id for row in SYSTEMS if row.id[0] == letter):

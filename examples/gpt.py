@@ -59,12 +59,12 @@ if __name__ == "__main__":
     text = torch.tensor(list(Path(__file__).read_bytes()))
     model = GPT(tokens=256, length=64)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    for step in range(301):
+    for step in range(101):
         windows = text[torch.randint(len(text) - 64, (16, 1)) + torch.arange(65)]
         loss = cross_entropy(model(windows[:, :-1]).flatten(0, 1), windows[:, 1:].flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if step % 100 == 0:
+        if step % 50 == 0:
             print(f"step {step}: {loss.item():.2f} nats a byte")
-    print(bytes(model.generate(text[:40], 200).tolist()).decode(errors="replace"))
+    print(bytes(model.generate(text[:40], 100).tolist()).decode(errors="replace"))

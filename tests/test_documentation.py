@@ -88,7 +88,7 @@ def test_a_docstring_becomes_fields_with_indices(monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(DOCS))
     from docstrings import rewrite
 
-    lines = "Sum *all* of `x`_i.\n\nEquation    y_ij = Σ_j x_j\nShapes      x [J] -> [I]\nExample\n    >>> 1\n    1".split("\n")
+    lines = ["Sum *all* of `x`_i.", "", "Equation    y_ij = Σ_j x_j", "Shapes      x [J] -> [I]", "Example", "    >>> 1", "    1"]
     rewrite(lines)
     text = "\n".join(lines)
     assert r"Sum \*all\* of ``x``\ \_i." in text

@@ -18,6 +18,7 @@ SANS = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 WIDTH, COLUMN, NAMES, STEP, TOP = 960, 470, 190, 19, 92
 UNIT = 37  # pixels for each doubling
 
+
 def rows(table: str) -> list[dict[str, str]]:
     with (TABLES / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -29,7 +30,7 @@ def ratio(cell: str) -> float:
 
 def groups() -> dict[str, list[tuple[str, float]]]:
     """By title: names, and the time of the fastest peer over that of Edgewise."""
-    kernels = [row for row in rows("kernels") if row["threads"] == "1" and row["pass"] == "forward and backward"]
+    kernels = [row for row in rows("kernels") if row["threads"] == "1" and "forward and backward" in row.values()]
     features = [row for row in rows("edge-features") if row["nodes"] == "20,000"]
     relations = [(f"{row['relations']} relations, {row['bases']} bases", row) for row in rows("relations")]
     return {
