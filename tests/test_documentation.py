@@ -88,7 +88,15 @@ def test_a_docstring_becomes_fields_with_indices(monkeypatch: pytest.MonkeyPatch
     monkeypatch.syspath_prepend(str(DOCS))
     from docstrings import rewrite
 
-    lines = ["Sum *all* of `x`_i.", "", "Equation    y_ij = Σ_j x_j", "Shapes      x [J] -> [I]", "Example", "    >>> 1", "    1"]
+    lines = [
+        "Sum *all* of `x`_i.",
+        "",
+        "Equation    y_ij = Σ_j x_j",
+        "Shapes      x [J] -> [I]",
+        "Example",
+        "    >>> 1",
+        "    1",
+    ]
     rewrite(lines)
     text = "\n".join(lines)
     assert r"Sum \*all\* of ``x``\ \_i." in text
