@@ -21,7 +21,6 @@ def test_a_range_is_of_whole_numbers_or_not_and_searched_by_magnitude_where_it_s
 ):
     found = space.written(text)
     assert (found.low, found.high, found.whole, found.by_magnitude) == (low, high, whole, by_magnitude)
-    assert found.place(low) == 0 and found.place(high) == 1
     assert space.written(str(found)) == found
 
 
@@ -49,7 +48,7 @@ def test_an_option_that_cannot_be_searched_is_named(overrides, texts, message):
         space.checked(recipes.read("texas-sage"), overrides, [space.written(text) for text in texts])
 
 
-@pytest.mark.parametrize("name", ["texas-sage", "texas-gat", "esol-gin", "cora-graph-transformer", "digits-vit"])
+@pytest.mark.parametrize("name", ["texas-gat", "digits-vit"])
 def test_the_usual_search_holds_the_recipe_itself(name):
     recipe = recipes.read(name)
     config = configure(recipe)
@@ -63,22 +62,6 @@ def test_the_usual_search_holds_the_recipe_itself(name):
 def test_a_truth_value_of_the_recipe_is_among_those_that_are_searched():
     config = configure(recipes.read("karate"))
     assert space.own(config, [space.written("task.loops=false,true")]) == {"task.loops": "true"}
-
-
-def test_the_usual_search_is_of_rates_sizes_dropouts_and_names():
-    dimensions = space.usual(configure(recipes.read("texas-gat")))
-    assert [str(one) for one in dimensions] == [
-        "optimizer.learning_rate=0.002..0.2",
-        "optimizer.weight_decay=0,0.00001,0.0001,0.001,0.01",
-        "model.layer.attention_dropout=0.0..0.8",
-        "model.width=32,64,128",
-        "model.depth=1..4",
-        "model.connection=none,residual,concatenate,jumping,jumping-max,residual-jumping",
-        "model.norm=layer,fine-layer,rms,coarse-rms,batch,none,pair,unit",
-        "model.dropout=0.0..0.8",
-        "model.activation=relu,sigmoid,tanh,gelu,gelu-tanh,silu,elu",
-        "model.edge_dropout=0.0..0.8",
-    ]
 
 
 def test_values_that_the_model_refuses_by_themselves_are_not_searched():

@@ -1,25 +1,23 @@
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from edgewise.apps import recipes
 from edgewise.apps.command.main import main
 from edgewise.apps.command.runs import rehearse
+from edgewise.apps.options import configure
 from edgewise.apps.tuning import study as studies
-from edgewise.apps.tuning.search import Search
 from edgewise.apps.tuning.space import written
-from edgewise.apps.tuning.study import Study, cut
+from edgewise.apps.tuning.study import Search, Study, carry_out
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError
+from edgewise.training import read_metrics, train
 
 pytest.importorskip("optuna", reason="edgewise tune needs it")
 
@@ -39,6 +37,7 @@ def figures(study: Study) -> dict[int, tuple[dict, float | None]]:
     return {studies.folder_of(one): (one.params, one.value) for one in study.done()}
 
 
+@pytest.mark.processes
 def test_trials_left_by_a_kill_are_finished_to_the_same_figure(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     command = [sys.executable, "-m", "edgewise", "tune", "karate", *COMMAND, "--train.steps=100", "--trials=1"]
@@ -49,8 +48,6 @@ def test_trials_left_by_a_kill_are_finished_to_the_same_figure(tmp_path):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with (killed / studies.JOURNAL).open("ab") as file:
-        file.write(b'{"op_code": 6, "trial')  # a line that the kill has torn
     overrides = [*OVERRIDES[1:], ("train.steps", "100")]
     config = (run / "config.yaml").stat().st_mtime_ns
     study = opened(killed, overrides)
@@ -64,6 +61,7 @@ def test_trials_left_by_a_kill_are_finished_to_the_same_figure(tmp_path):
     assert len(study.done()) == 1
 
 
+@pytest.mark.processes
 def test_processes_share_the_trials(tmp_path):
     command = [sys.executable, "-m", "edgewise", "tune", "karate", *COMMAND, "--trials=8", "--run", str(tmp_path / "t")]
     opened(tmp_path / "t")
@@ -75,25 +73,6 @@ def test_processes_share_the_trials(tmp_path):
     study = opened(tmp_path / "t")
     assert len(study.done()) == 8 and study.elsewhere() == []
     assert len(list((tmp_path / "t" / "best").iterdir())) == 1
-
-
-def test_processes_begin_one_search_together(tmp_path, monkeypatch):
-    writing, before = threading.Event(), studies.write_file
-
-    def write_slowly(path: Path, content: bytes) -> None:
-        writing.set()
-        time.sleep(0.3)
-        before(path, content)
-
-    monkeypatch.setattr(studies, "write_file", write_slowly)
-    with ThreadPoolExecutor() as pool:
-        first = pool.submit(opened, tmp_path / "t")
-        assert writing.wait(60)
-        second = pool.submit(opened, tmp_path / "t")
-        assert first.result().search.to_plain() == second.result().search.to_plain()
-    (tmp_path / "t" / studies.SEARCH).unlink()
-    with pytest.raises(ConfigError, match="holds something else"):  # trials of a search that is not known
-        opened(tmp_path / "t")
 
 
 def test_two_processes_that_follow_two_killed_ones_go_on_with_a_trial_each(tmp_path):
@@ -112,14 +91,6 @@ def test_two_processes_that_follow_two_killed_ones_go_on_with_a_trial_each(tmp_p
     second.optuna.tell(trials[1], 0.7)
     for one in (first, second):
         one.release()
-
-
-def test_a_folder_that_another_process_works_in_is_not_entered(tmp_path):
-    first, second = opened(tmp_path / "t"), opened(tmp_path / "t")
-    first.claim(0)
-    with pytest.raises(ConfigError, match=f"another process works in .*{os.sep}0"):
-        second.take(8)
-    first.release()
 
 
 def test_a_trial_is_stopped_early_where_it_is_worse_than_the_median(tmp_path, monkeypatch):
@@ -148,77 +119,36 @@ def test_a_trial_that_runs_out_of_time_is_the_next_calls_first(tmp_path):
 
 def test_values_that_do_not_go_together_are_said_and_end_no_search(tmp_path):
     study = opened(tmp_path / "t", OVERRIDES[:3], ["model.heads=1,3", "model.width=8,9"], recipe="karate")
-    list(study.carry_out(12, 60))
+    list(study.carry_out(6, 60))
     refused = [one for one in study.done() if studies.REFUSED in one.user_attrs]
     assert {(one.params["model.heads"], one.params["model.width"]) for one in refused} == {("3", "8")}
     assert all("3" in one.user_attrs[studies.REFUSED] for one in refused)
-    assert len(study.complete()) + len(refused) <= 12 and study.complete()
+    assert len(study.complete()) + len(refused) <= 6 and study.complete()
 
 
-def fails(monkeypatch, number, error):
-    """From now on this trial raises the error, and others train."""
-    train = studies.carry_out
-
-    def carry_out(config, run, watch):
+@pytest.mark.parametrize(
+    ("number", "error", "said"),
+    [
+        (0, NonFiniteError("step 1: the loss is nan"), "step 1: the loss is nan"),
+        (0, MemoryError(), "this machine has too little memory for it (MemoryError)"),
+        (1, RuntimeError("mat1 and mat2 shapes cannot be multiplied\nand more"), "mat1 and mat2"),
+        (0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"), None),  # so would all others
+        (1, RuntimeError("CUDA error: device-side assert triggered"), None),
+        (1, CheckpointError("cannot write the checkpoint: no space left"), None),
+    ],
+)
+def test_a_trial_that_fails_by_its_values_ends_no_search(tmp_path, monkeypatch, number, error, said):
+    def fails(config, run, watch):
         if run.parent.name == str(number):
             raise error
-        return train(config, run, watch)
+        return SimpleNamespace(valid=0.5)
 
-    monkeypatch.setattr(studies, "carry_out", carry_out)
-
-
-def test_a_recipe_that_does_not_run_ends_no_search(tmp_path, monkeypatch):
-    """It ended at the first trial, and every next call did so again."""
+    monkeypatch.setattr(studies, "carry_out", fails)
     study = opened(tmp_path / "t")
-    fails(monkeypatch, 0, NonFiniteError("step 1: the loss is nan"))
-    list(study.carry_out(2, 60))
-    assert study.refused() == {0: "step 1: the loss is nan"}
-    assert [one.number for one in study.complete()] == [1] and study.recipes_own() is None
-
-
-@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.\nMore of it.")])
-def test_values_that_take_too_much_memory_end_no_search(tmp_path, monkeypatch, error):
-    study = opened(tmp_path / "t")
-    fails(monkeypatch, 0, error)
-    list(study.carry_out(2, 60))
-    assert study.refused() == {0: f"this machine has too little memory for it ({type(error).__name__})"}
-    assert [one.number for one in study.complete()] == [1]
-
-
-def test_a_later_trial_that_fails_is_counted_with_its_reason_and_ends_no_search(tmp_path, monkeypatch):
-    study = opened(tmp_path / "t")
-    fails(monkeypatch, 1, RuntimeError("mat1 and mat2 shapes cannot be multiplied\nand more"))
-    list(study.carry_out(3, 60))
-    assert study.refused() == {1: "mat1 and mat2 shapes cannot be multiplied (RuntimeError)"}
-    assert sorted(one.number for one in study.complete()) == [0, 2]
-
-
-def test_an_error_of_the_device_ends_a_search_whichever_trial_it_meets(tmp_path, monkeypatch):
-    study = opened(tmp_path / "t")
-    fails(monkeypatch, 1, RuntimeError("CUDA error: device-side assert triggered"))
-    with pytest.raises(RuntimeError, match="device-side assert"):
-        list(study.carry_out(3, 60))
-    assert study.refused() == {}
-
-
-def test_an_error_of_other_kinds_in_the_first_trial_ends_a_search(tmp_path, monkeypatch):
-    def carry_out(config, run, watch):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(studies, "carry_out", carry_out)
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        list(opened(tmp_path / "t").carry_out(1, 60))
-
-
-def test_what_no_values_can_help_ends_a_search(tmp_path, monkeypatch):
-    def carry_out(config, run, watch):
-        raise CheckpointError("cannot write the checkpoint: no space left")
-
-    monkeypatch.setattr(studies, "carry_out", carry_out)
-    study = opened(tmp_path / "t")
-    with pytest.raises(CheckpointError, match="no space left"):
+    with nullcontext() if said else pytest.raises(type(error)):
         list(study.carry_out(2, 60))
-    assert study.refused() == {}
+    assert [one.number for one in study.complete()] == ([1 - number] if said or number else [])
+    assert bool(study.refused()) == bool(said) and (said or "") in study.refused().get(number, "")
 
 
 def test_a_folder_with_something_else_is_left_alone(tmp_path):
@@ -235,15 +165,6 @@ def test_a_folder_with_something_else_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["notes.txt"]
 
 
-def test_a_torn_line_is_cut(tmp_path):
-    journal = tmp_path / "journal"
-    cut(journal)
-    assert not journal.exists()
-    journal.write_bytes(b'{"a": 1}\n{"b": 2}\n{"c"')
-    cut(journal)
-    assert [json.loads(line) for line in journal.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
-
-
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main(["tune", "karate", "--run", str(tmp_path / "t")]) == 2
@@ -257,3 +178,41 @@ def test_a_trial_is_worth_the_mean_of_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(studies, "carry_out", lambda *_: SimpleNamespace(valid=next(values)))
     list(study.carry_out(1, 60))
     assert study.recipes_own() == 0.5
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_trial_is_the_run_without_its_test_and_goes_on_to_the_same_figure(tmp_path):
+    options = [("train.steps", "6"), ("evaluation.every", "2"), ("train.checkpoints.every", "2"), ("model.width", "8")]
+    config, steps = configure(recipes.read("karate"), options), list[int]()
+
+    def stop(step: int, value: float) -> None:
+        if step == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        carry_out(config, tmp_path / "stopped", stop)
+    result = carry_out(config, tmp_path / "stopped", lambda step, _: steps.append(step))
+    assert steps == [4, 6]  # from the checkpoint of step 2
+    assert carry_out(config, tmp_path / "stopped", stop).valid == result.valid  # a finished one is read
+    run = train(config, tmp_path / "run", progress=False)
+    assert (result.valid, result.best_step, result.test) == (run.valid, run.best_step, None)
+    assert run.test is not None and not any("test" in record for record in read_metrics(tmp_path / "stopped"))
+
+
+def test_trials_share_seeds_and_the_reading_of_the_test_has_fresh_ones():
+    search = Search(recipes.read("karate"), [("train.seed", "5")], [written("model.depth=1..3")], repeats=3)
+    seeds = [config.train.seed for config in search.repetitions({"model.depth": 2})]
+    fresh = [config.train.seed for config in search.repetitions({"model.depth": 2}, fresh=True)]
+    assert (seeds, fresh) == ([5, 6, 7], [8, 9, 10])
+    assert {config.model.options["depth"] for config in search.repetitions({"model.depth": 2})} == {2}
+
+
+def test_folds_are_the_same_and_their_seeds_fresh():
+    search = Search(recipes.read("texas-sage"), [], [written("model.depth=1..3")], repeats=2, folds=True)
+    configs = search.repetitions({}), search.repetitions({}, fresh=True)
+    assert [[one.task.options["fold"] for one in some] for some in configs] == [[0, 1], [0, 1]]
+    assert [[one.train.seed for one in some] for some in configs] == [[0, 1], [2, 3]]
+    assert [search.run_name(one) for one in configs[1]] == ["fold-0", "fold-1"]

@@ -15,8 +15,7 @@ from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure
 from edgewise.apps.tuning import space
 from edgewise.apps.tuning.page import write_page
-from edgewise.apps.tuning.search import Search
-from edgewise.apps.tuning.study import REFUSED, Reached, Study, folder_of, held
+from edgewise.apps.tuning.study import REFUSED, Reached, Search, Study, folder_of, held
 from edgewise.errors import ConfigError, counted
 from edgewise.files import write_file
 from edgewise.models import MODELS

@@ -1,6 +1,7 @@
 """The page of a search: how far it came, which options mattered, and all trials at once."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import numpy as np
 
 from edgewise.apps.numbers import shown
 from edgewise.apps.report import figures, pages
-from edgewise.apps.report.figures import ACCENT, INK, MUTED, RULE, WARM
 from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.report import footer
 from edgewise.apps.tuning.study import Study
@@ -37,21 +37,13 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
         results[0].measure: shown(metric, float(np.mean([result.value for result in results]))),
         "trials": stopped + (f", {refused} did not run" if refused else ""),
     }
-    weights = importance(study)
     body = [
         element("p", "Edgewise tune", class_="eyebrow"),
         element("h1", f"{study.search.recipe.name}: {counted(len(done), 'trial')}"),
         element("p", READING + (FIRST if study.search.has_recipe else ""), class_="lead"),
         *again(study),
         pages.headline(numbers),
-        element("h2", "Trials"),
-        pages.figure(figures.svg(history(study), "history"), "Each trial's validation figure, and the best so far."),
-        *([pages.figure(figures.svg(bars(weights), "importance"), IMPORTANCE)] if weights else []),
-        element("h2", "Options"),
-        pages.figure(
-            figures.svg(parallel(study), "parallel"),
-            LINES,
-        ),
+        *plots(study),
         element("h2", "The best trials"),
         table(study),
         *refusals(study),
@@ -63,8 +55,7 @@ def write_page(path: Path, study: Study, results: Sequence[Result]) -> None:
 
 
 FIRST = " The first is the recipe as it stands."
-LINES = "A line for each trial that was not stopped early; the best in colour."
-IMPORTANCE = "How much of what tells the better trials from the rest each option explains (PED-ANOVA)."
+IMPORTANCE = "How much of what tells the better trials from the rest each option explains."
 
 
 def again(study: Study) -> list[Markup]:
@@ -74,77 +65,32 @@ def again(study: Study) -> list[Markup]:
     return [element("p", text)] if read > 1 else []
 
 
-def importance(study: Study) -> dict[str, float]:
-    """The importance of each option, where there are enough trials to tell."""
+def plots(study: Study) -> Iterator[Markup]:
+    """Optuna's own: trials in their order, which options mattered, and all options at once."""
+    from matplotlib import pyplot
+    from optuna.visualization import matplotlib as drawn
+
     values = {one.value for one in study.complete()}
-    if len(study.complete()) < FEWEST or len(values) < 2:
-        return {}
-    found: dict[str, float] = study.library.importance.get_param_importances(study.optuna)
-    return found
-
-
-def history(study: Study) -> Any:
-    """Trials in their order, and the running best."""
-    complete = sorted(study.complete(), key=lambda one: one.number)
-    numbers, values = [one.number for one in complete], [one.value for one in complete]
-    best = (np.maximum if study.maximise else np.minimum).accumulate(values)
-    with figures.drawing(2.4) as (figure, grid):
-        axes = grid[0][0]
-        axes.plot(numbers, values, "o", color=MUTED, markersize=3, markeredgewidth=0)
-        axes.step(numbers, best, where="post", color=ACCENT)
-        axes.set_title(f"validation {study.metric}")
-        axes.set_xlabel("trial")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(axis="y", color=RULE, linewidth=0.6)
-        axes.tick_params(length=0)
-        axes.spines["left"].set_visible(False)
-    return figure
-
-
-def bars(weights: dict[str, float]) -> Any:
-    """The importance of each option."""
-    names = sorted(weights, key=weights.__getitem__)
-    with figures.drawing(0.5 + 0.22 * len(names)) as (figure, grid):
-        axes = grid[0][0]
-        axes.barh(range(len(names)), [weights[name] for name in names], color=ACCENT, height=0.6)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_title("importance")
-        axes.tick_params(length=0)
-        axes.spines["left"].set_visible(False)
-    return figure
-
-
-def parallel(study: Study) -> Any:
-    """Parallel coordinates: an axis for each option, the validation figure on the last."""
-    ranked, dimensions = study.complete(), study.search.dimensions
-    values = np.array([one.value for one in ranked])
-    low, high = values.min(), values.max()
-    places = (values - low) / (high - low or 1.0)
-    with figures.drawing(0.5 + 0.42 * (len(dimensions) + 1)) as (figure, grid):
-        axes = grid[0][0]
-        rows = range(len(dimensions), -1, -1)
-        for rank in range(len(ranked) - 1, -1, -1):
-            x = [dimension.place(ranked[rank].params[dimension.option]) for dimension in dimensions]
-            colour, width = (WARM, 1.8) if rank == 0 else (MUTED, 0.7)
-            alpha = 1.0 if rank == 0 else 0.15 + 0.5 * (1 - rank / len(ranked))
-            axes.plot([*x, places[rank]], rows, color=colour, linewidth=width, alpha=alpha)
-        for row, dimension in zip(rows, dimensions, strict=False):
-            _mark(axes, row, dimension.choices or (f"{dimension.low:g}", f"{dimension.high:g}"))
-        _mark(axes, 0, [shown(study.metric, value) for value in (low, high)])
-        axes.set_yticks(rows, [*(dimension.option for dimension in dimensions), f"validation {study.metric}"])
-        axes.set_xticks([])
-        axes.tick_params(length=0)
-        for side in ("left", "bottom"):
-            axes.spines[side].set_visible(False)
-    return figure
-
-
-def _mark(axes: Any, row: int, texts: Sequence[str]) -> None:
-    """An axis of parallel coordinates, and what lies along it."""
-    axes.axhline(row, color=RULE, linewidth=0.8, zorder=0)
-    place: dict[str, Any] = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center"}
-    for number, text in enumerate(texts):
-        axes.annotate(text, (number / max(1, len(texts) - 1), row), fontsize=6.5, color=INK, **place)
+    enough = len(study.complete()) >= FEWEST and len(values) > 1
+    made: dict[str, tuple[Any, str, bool]] = {
+        "Trials": (drawn.plot_optimization_history, "Each trial's validation figure, and the best so far.", True),
+        "Importance": (drawn.plot_param_importances, IMPORTANCE, enough),
+        "Options": (
+            drawn.plot_parallel_coordinate,
+            "A line for each trial that was not stopped early.",
+            len(values) > 1,
+        ),
+    }
+    for title, (plot, caption, possible) in made.items():
+        if possible:
+            with pyplot.rc_context(), warnings.catch_warnings():  # it chooses a style for all
+                warnings.simplefilter("ignore", UserWarning)  # of an axis with one value
+                picture = plot(study.optuna).get_figure()
+                picture.set_size_inches(9, 4)
+                svg = figures.svg(picture, title)
+                pyplot.close(picture)
+            yield element("h2", title)
+            yield pages.figure(svg, caption)
 
 
 def table(study: Study) -> Markup:

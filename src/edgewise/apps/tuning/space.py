@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import log
 from typing import TYPE_CHECKING, Any
 
 from edgewise.apps.options import Overrides, configure
@@ -46,16 +45,6 @@ class Dimension:
         if self.whole:
             return trial.suggest_int(self.option, int(self.low), int(self.high), log=self.by_magnitude)
         return trial.suggest_float(self.option, self.low, self.high, log=self.by_magnitude)
-
-    def place(self, value: Value) -> float:
-        """Where a value lies between the ends, from 0 to 1."""
-        if self.choices:
-            return self.choices.index(str(value)) / max(1, len(self.choices) - 1)
-        if self.high == self.low:
-            return 0.5
-        if self.by_magnitude:
-            return log(float(value) / self.low) / log(self.high / self.low)
-        return (float(value) - self.low) / (self.high - self.low)
 
     @property
     def tried(self) -> tuple[Value, ...]:

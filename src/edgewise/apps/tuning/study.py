@@ -1,41 +1,135 @@
-"""The study of one recipe: its trials in a journal that any number of processes share and that outlives a kill."""
+"""The trials of a search: Optuna's, in a database that any number of processes share and that outlives a kill."""
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from statistics import fmean
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
-from edgewise.apps.tuning.search import Search
-from edgewise.apps.tuning.space import Value
-from edgewise.apps.tuning.trials import carry_out
-from edgewise.configuration import read_yaml
+from edgewise.apps.command.runs import repetitions
+from edgewise.apps.options import Overrides, configure
+from edgewise.apps.recipes import Recipe
+from edgewise.apps.tuning.space import Dimension, Value, as_text, own
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, installing
-from edgewise.files import lock, make_folder, write_file
+from edgewise.files import lock, make_folder
 from edgewise.memory import was_short
 from edgewise.tasks import Task
-from edgewise.training import RunConfig, read_metrics
+from edgewise.training import Result, RunConfig, finished, settled
+from edgewise.training.distributed import World, join
+from edgewise.training.integrity import CONFIG
+from edgewise.training.loop import Trainer
+from edgewise.training.runs import create, read_config, refuse_used
 from edgewise.training.seeds import mix
 
 if TYPE_CHECKING:
     from optuna import Trial
     from optuna.trial import FrozenTrial
 
-SEARCH = "search.yaml"  # what is searched
-JOURNAL = "trials.jsonl"  # Optuna's
+TRIALS = "trials.db"  # Optuna's
 LOCK = "study.lock"  # held while a process begins, or takes a trial
 STARTED = 5  # trials that are trained to their end before others are compared with them
 FIRST = 5  # no trial of one run is stopped in its first fifth
 REFUSED = "refused"  # the attribute with the reason why values do not run
+Watch = Callable[[int, float], None]  # after an evaluation: the step, and the best validation figure so far
 
 
 class OutOfTime(Exception):
     """The time is over in the middle of a trial, which the next call goes on with."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A recipe with options from the command line, what is searched, and how many runs a trial is the mean of.
+
+    Symbols     folds = whether these runs are one for each fold of the data, instead of one for each seed
+    """
+
+    recipe: Recipe
+    overrides: Overrides
+    dimensions: list[Dimension]
+    repeats: int = 1
+    folds: bool = False
+
+    @property
+    def config(self) -> RunConfig:
+        """The recipe as it stands."""
+        return self.with_values({})
+
+    def to_plain(self) -> dict[str, Any]:
+        """All that decides the figures of a trial."""
+        return {
+            "recipe": self.config.to_plain(),
+            "search": [str(dimension) for dimension in self.dimensions],
+            "repeat": {"folds" if self.folds else "seeds": self.repeats},
+        }
+
+    def own(self) -> dict[str, Value]:
+        """The recipe's own values where they are searched, those of the first trial."""
+        return own(self.config, self.dimensions)
+
+    @property
+    def has_recipe(self) -> bool:
+        """Whether the recipe's own values are all among those that are searched: it is the first trial then."""
+        return len(self.own()) == len(self.dimensions)
+
+    def with_values(self, values: Mapping[str, Value]) -> RunConfig:
+        """The recipe with a trial's values, as `edgewise train` would train it."""
+        given = [(option, as_text(value)) for option, value in values.items()]
+        return settled(configure(self.recipe, [*self.overrides, *given]))
+
+    def decided(self) -> list[Dimension]:
+        """The dimensions that change nothing: options of a model that `start.hub` brings."""
+        found = []
+        for one in self.dimensions if self.config.start.hub else ():
+            made = [self.with_values({one.option: value}) for value in one.tried]
+            if all(config == made[0] for config in made):
+                found.append(one)
+        return found
+
+    def repetitions(self, values: Mapping[str, Value], *, fresh: bool = False) -> list[RunConfig]:
+        """The configurations of a trial's runs; fresh ones have seeds that no trial has."""
+        config = self.with_values(values)
+        if fresh:
+            config = replace(config, train=replace(config.train, seed=config.train.seed + self.repeats))
+        return repetitions(config, self.repeats, self.folds)
+
+    def run_name(self, config: RunConfig) -> str:
+        """The name of a run among a trial's."""
+        return f"fold-{config.task.options['fold']}" if self.folds else f"seed-{config.train.seed}"
+
+
+class Watched(Trainer):
+    """A run whose evaluations are watched, and which does not read the test split."""
+
+    def __init__(self, config: RunConfig, run: Path, world: World, watch: Watch) -> None:
+        super().__init__(config, run, world)
+        self.watch = watch
+
+    def validate(self) -> tuple[int, str]:
+        evaluated = super().validate()
+        self.watch(self.step, self.best["valid"][self.task.metric])
+        return evaluated
+
+    def tested(self) -> dict[str, dict[str, float]]:
+        return {}
+
+
+def carry_out(config: RunConfig, run: Path, watch: Watch) -> Result:
+    """Train, or go on from the newest checkpoint of the same configuration; `watch` may stop it by an exception."""
+    world = join(config.machine.device)
+    begun = (run / CONFIG).is_file() and read_config(run) == config
+    if begun and (result := finished(run)) is not None:
+        return result
+    if not begun:
+        refuse_used(run)
+    trial = Watched(config, run, world, watch)
+    if not begun:
+        create(run, config, trial.task)
+    return trial.fit(progress=False)
 
 
 class Reached(NamedTuple):
@@ -68,55 +162,46 @@ class Study:
 
         Errors      ConfigError: the folder holds another search, or something else
         """
-        self.library = library()
-        self.states = self.library.trial.TrialState
+        self.library = optuna = library()
+        self.states = optuna.trial.TrialState
         names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set[str]()
-        begun = {SEARCH} if JOURNAL in names else {SEARCH, LOCK}  # of a process that begins, the lock comes first
-        if names and not names & begun:
+        if names and not names & {TRIALS, LOCK}:
             raise ConfigError(f"{self.folder} holds something else: name a new folder with --run")
-        make_folder(self.folder)
-        with held(self.folder / LOCK):
-            self._begin()
-            self.optuna = self._optuna()
-
-    def _begin(self) -> None:
-        """Write what is searched, or compare it with what the folder has."""
-        path, content = self.folder / SEARCH, self.search.to_plain()
-        if not path.is_file():
-            make_folder(self.folder / "trials")
-            write_file(path, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode())
-        found = read_yaml(path)
-        for part in content:
-            if not isinstance(found, dict) or found.get(part) != content[part]:
-                message = f"{self.folder} holds another search: its {part!r} in {SEARCH} is not that of this command"
-                raise ConfigError(f"{message}; repeat the command that made it, or name a new folder with --run")
-
-    def _optuna(self) -> Any:
-        """Optuna's study. Its sampler draws anew in each process, from what all have found."""
-        optuna, journal = self.library, self.folder / JOURNAL
-        place = self.folder / "journal.lock"
-        with held(place):
-            cut(journal)
-        backend = optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=JournalLock(place))
-        study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(backend),
-            study_name=self.search.recipe.name,
-            direction="maximize" if self.maximise else "minimize",
-            load_if_exists=True,
-        )
-        trials, train = len(study.get_trials(deepcopy=False)), self.search.config.train
-        study.sampler = optuna.samplers.TPESampler(
-            seed=mix(train.seed, trials) % 2**32, multivariate=True, n_startup_trials=2 * STARTED
-        )
+        make_folder(self.folder / "trials")
+        train = self.search.config.train
         first = 1 if self.search.repeats > 1 else train.steps // FIRST
-        study.pruner = optuna.pruners.MedianPruner(n_startup_trials=STARTED, n_warmup_steps=first)
-        if not trials:
-            study.enqueue_trial(self.search.own())
-        return study
+        with held(self.folder / LOCK):
+            place = f"sqlite:///{self.folder / TRIALS}"
+            storage = optuna.storages.RDBStorage(place, engine_kwargs={"connect_args": {"timeout": 60}})
+            self.optuna = optuna.create_study(
+                storage=storage,
+                study_name=self.search.recipe.name,
+                direction="maximize" if self.maximise else "minimize",
+                load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTED, n_warmup_steps=first),
+            )
+            self._compare()
+            trials = len(self.trials())
+            # The sampler draws anew in each process, from what all have found.
+            self.optuna.sampler = optuna.samplers.TPESampler(
+                seed=mix(train.seed, trials) % 2**32, multivariate=True, n_startup_trials=2 * STARTED
+            )
+            if not trials:
+                self.optuna.enqueue_trial(self.search.own())
+
+    def _compare(self) -> None:
+        """Record what is searched, or compare it with what the study has."""
+        content = self.search.to_plain()
+        known = self.optuna.user_attrs or content
+        for part in content:
+            if known.get(part) != content[part]:
+                message = f"{self.folder} holds another search: its {part!r} is not that of this command"
+                raise ConfigError(f"{message}; repeat the command that made it, or name a new folder with --run")
+            self.optuna.set_user_attr(part, content[part])
 
     def trials(self, *states: Any) -> "list[FrozenTrial]":
-        """The trials in these states, by their numbers."""
-        found: list[FrozenTrial] = self.optuna.get_trials(deepcopy=False, states=states)
+        """The trials in these states, or all, by their numbers."""
+        found: list[FrozenTrial] = self.optuna.get_trials(deepcopy=False, states=states or None)
         return found
 
     def done(self) -> "list[FrozenTrial]":
@@ -198,11 +283,10 @@ class Study:
     def train(self, trial: "Trial", end: float) -> None:
         """Train a trial's runs, and tell the study their mean."""
         folder, alone = self.folder / "trials" / str(folder_of(trial)), self.search.repeats == 1
-        values, told = list[float](), set[int]()
+        values: list[float] = []
 
         def report(step: int, value: float) -> None:
-            if step not in told:
-                trial.report(value, step)
+            trial.report(value, step)
             if trial.should_prune():
                 raise self.library.TrialPruned
 
@@ -215,8 +299,6 @@ class Study:
         try:
             for config in self.search.repetitions(trial.params):
                 run = folder / self.search.run_name(config)
-                if alone:
-                    told.update(self.replay(trial, config, run))
                 values.append(carry_out(config, run, watch).valid)
                 if not alone:
                     report(len(values), fmean(values))
@@ -241,20 +323,6 @@ class Study:
         trial.set_user_attr(REFUSED, why)
         self.optuna.tell(trial, state=self.states.PRUNED)
 
-    def replay(self, trial: "Trial", config: RunConfig, run: Path) -> Iterator[int]:
-        """Tell a trial that goes on what it had reached before, and yield the steps."""
-        by_loss = config.evaluation.choose_by == "loss"
-        best: dict[str, float] = {}
-        for record in read_metrics(run):
-            if "valid" not in record or "metric" in record:
-                continue
-            by, more = ("loss", False) if by_loss else (self.metric, self.maximise)
-            now = record["valid"]
-            if not best or (now[by] > best[by] if more else now[by] < best[by]):
-                best = now
-            trial.report(best[self.metric], record["step"])
-            yield record["step"]
-
 
 def folder_of(trial: "Trial | FrozenTrial") -> int:
     """The number of a trial's folder: its own, or that of the one which it goes on with."""
@@ -265,33 +333,11 @@ def library() -> Any:
     """Optuna, which is to say nothing of itself."""
     try:
         import optuna
-        import optuna.storages.journal
     except ImportError:
         raise ConfigError(f"edgewise tune needs Optuna: {installing('tune')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
-
-
-class JournalLock:
-    """What Optuna holds while it writes its journal, as a lock of the system's: free as soon as its process ends."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def acquire(self) -> bool:
-        self.holding = held(self.path)
-        self.holding.__enter__()
-        return True
-
-    def release(self) -> None:
-        self.holding.__exit__(None, None, None)
-
-
-def cut(journal: Path) -> None:
-    """Drop a last line that a kill has left half written: the next one would follow it on the same line."""
-    with suppress(FileNotFoundError), journal.open("rb+") as file:
-        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 @contextmanager
