@@ -1,9 +1,7 @@
 """Do the tests notice a change of the source? python tests/mutants.py [--count 40] [--seed N] [part ...]
 
-Draws mutants of src/edgewise with cosmic-ray, writes each into a copy of the tree, and runs what reaches its file: the
-mirrored test file, those beside it where they are few or it has no mirror, those that import the module by name or
-mirror one that does, the docstrings' examples, its layers' rows of the conformance suite, and the suites of its part,
-which for a GPU's kernels are the tests of all its backends. A mutant that fails a test, crashes or hangs is killed.
+Draws mutants of src/edgewise with cosmic-ray, writes each into a copy of the tree, and runs what is close to its file
+(`closest`). A mutant that fails a test, crashes or hangs is killed.
 Prints each survivor as a diff, and the score of each part. Each mutant runs in a fork of this process, which has
 imported PyTorch and nothing of Edgewise. Not drawn, as no test can tell: annotations, `strict=True`, `is` for `==`, and
 `@staticmethod` of an autograd function, which PyTorch reads from the class. Needs cosmic-ray.
@@ -29,8 +27,6 @@ from pathlib import Path
 
 import pytest
 
-import reach
-
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "edgewise"
 TIME, MEMORY = 600, 16 << 30  # seconds and bytes for all tests of a mutant: about four times what the longest take
@@ -41,7 +37,57 @@ SAME = (
     "_Eq_Is",
     "_NotEq_IsNot",
 )  # they tell apart only what is equal but not the same object
+ROWS, RUNS = "tests/layers/test_conformance.py", "tests/apps/test_first_step.py"
+SUITES = {"graphs": [ROWS], "kernels": [ROWS], "layers": [ROWS, "tests/layers/test_first_output.py"], "tasks": [RUNS]}
+SUITES |= {name: [RUNS] for name in ("models", "training", "data")}
+FEW = 12  # tests of what imports a file
 SWAPS = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr BitOr_BitAnd LShift_RShift"
+
+
+@cache
+def exports(package: str) -> dict[str, str]:
+    """Where a package's `__init__` has each of its names from."""
+    path = ROOT / "src" / package.replace(".", "/") / "__init__.py"
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else ()
+    found = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    return {alias.asname or alias.name: str(node.module) for node in found for alias in node.names}
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """The modules that a file imports; a name that a package offers counts for the module that defines it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("edgewise"):
+            for alias in node.names:
+                module = str(node.module)
+                while alias.name in exports(module):
+                    module = exports(module)[alias.name]
+                found |= {module, f"{module}.{alias.name}"}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return frozenset(found)
+
+
+def closest(path: Path) -> list[str]:
+    """Arguments of pytest for one source file, what is likeliest to notice a change first: the test of its name, those
+    that import it, its docstrings' examples, those that import what imports it, and the suites of its part."""
+    name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    chosen = [test for test in tests if test.stem == f"test_{path.stem}"]
+    chosen += [test for test in tests if name in imports(test)] + [path]
+    above = {
+        ".".join(one.relative_to(ROOT / "src").with_suffix("").parts)
+        for one in SOURCE.rglob("*.py")
+        if name in imports(one)
+    }
+    chosen += [test for test in tests if imports(test) & above][:FEW]
+    return [*dict.fromkeys(str(one.relative_to(ROOT)) for one in chosen), *SUITES.get(part(path), [])]
+
+
+def part(path: Path) -> str:
+    """The part of the package that a source file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def last_name(node: ast.expr) -> str:
@@ -83,7 +129,7 @@ def draw(parts: list[str], count: int, chance: random.Random) -> list[tuple[Path
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.operators.provider import OperatorProvider
 
-    files = [path for path in sorted(SOURCE.rglob("*.py")) if not parts or reach.part(path) in parts]
+    files = [path for path in sorted(SOURCE.rglob("*.py")) if not parts or part(path) in parts]
     drawn: dict[tuple[Path, str], None] = {}
     while len(drawn) < count:
         [path] = chance.choices(files, [len(places(path)) for path in files])
@@ -139,10 +185,10 @@ def main() -> None:
         for path, mutant in drawn:
             started, text, name = time.monotonic(), path.read_text(encoding="utf-8"), path.relative_to(ROOT)
             (copy / name).write_text(mutant, encoding="utf-8")
-            killer = first_failure(copy, reach.closest(path))
+            killer = first_failure(copy, closest(path))
             (copy / name).write_text(text, encoding="utf-8")
             killers.add(killer)
-            score[reach.part(path), bool(killer)] += 1
+            score[part(path), bool(killer)] += 1
             print(f"{killer or 'SURVIVED'}: {name} ({time.monotonic() - started:.0f} s)", flush=True)
             lines = text.splitlines(keepends=True), mutant.splitlines(keepends=True)
             if not killer:
