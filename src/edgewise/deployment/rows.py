@@ -16,6 +16,7 @@ from edgewise.data.reading import find_table, find_tables, is_table, pieces
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
+from edgewise.tasks.core.abilities import PredictsAll
 
 BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
@@ -83,6 +84,8 @@ def replaces(out: Path, file: Path) -> bool:
 
 def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], object]) -> Iterator[list[Row]]:
     """The predictions for another graph, some rows at a time."""
+    if not isinstance(trained.task, PredictsAll):
+        raise ConfigError(f"{trained.task.name} reads no other graph: {place} is a folder or holds arrays")
     task = trained.task.elsewhere(place)
     for change in task.changes or ():
         say(change)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, a_kind
+from edgewise.tasks.core.abilities import predicting
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.runs import Moved, load_run
 
@@ -54,7 +55,7 @@ class Trained(nn.Module):
             raise ConfigError(f"batch={batch} must be at least 1")
         requests = iter(rows.tolist() if isinstance(rows, Tensor) else rows)
         while part := [str(request) for request in islice(requests, batch)]:
-            yield from self.task.predictions(self.model, self.pattern, part, self.device)
+            yield from predicting(self.task).predictions(self.model, self.pattern, part, self.device)
 
 
 def load(

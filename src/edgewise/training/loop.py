@@ -17,6 +17,7 @@ from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError, counted
 from edgewise.files import path_of
 from edgewise.models.capabilities import evaluating
+from edgewise.tasks.core.abilities import Measures
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Parts, Task, figure
 from edgewise.training.captured import Captured
@@ -166,7 +167,8 @@ class Trainer:
                 display.advance()
                 if self.step % settings.log.every == 0 and self.world.first:
                     gradient_norm = norm if isfinite(norm) else None
-                    measured = self.task.measured() | self.world.measured()
+                    own = self.task.measured() if isinstance(self.task, Measures) else {}
+                    measured = own | self.world.measured()
                     self.record(loss=loss, gradient_norm=gradient_norm, learning_rate=rate, **measured)
                 if self.step % evaluation.every == 0 or self.step == settings.steps:
                     self.stale, scores = self.validate()

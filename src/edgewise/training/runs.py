@@ -21,6 +21,7 @@ from edgewise.models import MODELS
 from edgewise.models.capabilities import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
+from edgewise.tasks.core.abilities import Judges, Keeps, Recalls
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Task, figure
 from edgewise.tasks.own.record import DATA, listed
@@ -99,7 +100,8 @@ def create(run: Path, config: RunConfig, task: Task | None = None) -> None:
         with claimed(run, wait=True):
             refuse_used(run)
             if task is not None:
-                task.keep(run)
+                if isinstance(task, Keeps):
+                    task.keep(run)
                 for name in task.kept:
                     flush(run / name)
             write_file(run / CONFIG, config.to_yaml().encode())
@@ -225,7 +227,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     for change in (task.changes or ()) if run else ():
         say(f"{run}: {change}")
     for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
-        if folder:
+        if folder and isinstance(task, Recalls):
             task.recall(Path(folder))
     settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
@@ -302,7 +304,8 @@ def evaluate(
             for name, value in _sums(task, outputs, here).items() if counts else ():
                 sums[name] = sums.get(name, 0) + value
         sums = world.total(sums)
-        judged = world.judged(model, partial(task.judge, model, split, pattern, device))
+        judge = partial(task.judge, model, split, pattern, device) if isinstance(task, Judges) else dict
+        judged = world.judged(model, judge)
     count = float(sums.pop("count", 0))
     if count == 0:
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")

@@ -9,7 +9,7 @@ from edgewise.graphs import PATTERNS, links_of
 from edgewise.graphs.comparison import random_alike
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import graph_generation
-from edgewise.tasks.core.task import Sampling
+from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.graphs.generation import COLUMNS
 from edgewise.tasks.graphs.tokens import END, most_linked
 

@@ -7,7 +7,7 @@ from torch.distributions import Bernoulli, Normal
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import MLPSettings, Perceptron, VariationalAutoencoder, VariationalAutoencoderSettings
 from edgewise.tasks import digits, digits_reconstruction
-from edgewise.tasks.core.task import Sampling
+from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.images.reconstruction import bounds, log_likelihood
 
 

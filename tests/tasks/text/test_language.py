@@ -13,7 +13,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import causal, window
 from edgewise.models import GNN, GNNSettings, Recurrent, RecurrentSettings, Transformer, TransformerSettings
 from edgewise.tasks import PatternChoice, Text, text
-from edgewise.tasks.core.task import Sampling
+from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.text.language import TextInBytes, read_text
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. " * 20

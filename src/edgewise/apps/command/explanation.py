@@ -13,6 +13,7 @@ from edgewise import training
 from edgewise.apps.arguments import typed_places
 from edgewise.apps.report.explanations import Explained, default_path, write
 from edgewise.explanations import fidelity, scores
+from edgewise.tasks.core.abilities import predicting
 from edgewise.training import Moved
 
 NAMED = 5  # of the largest scores, in the summary
@@ -33,7 +34,7 @@ def explain(
     """Write the page of an explanation; print where it is, and the largest scores."""
     started = time.perf_counter()
     loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=folder)
-    subject = loaded.task.subject(loaded.model.eval(), loaded.pattern, request)
+    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, request)
     explained, shown, what = subject.explained(loaded.model, target)
     explanation = scores(explained, method, layer, head)
     with torch.no_grad():

@@ -19,11 +19,11 @@ from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.data.reading import ENDINGS
 from edgewise.deployment.runs import place_of
-from edgewise.errors import DataError, counted
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, write_file
 from edgewise.tasks import Split
+from edgewise.tasks.core.abilities import Details, Generates, Sampling, predicting
 from edgewise.tasks.core.drawing import Output
-from edgewise.tasks.core.task import Sampling
 from edgewise.training import LoadedRun, Moved
 from edgewise.training.journal import say
 
@@ -43,7 +43,9 @@ def evaluate(run: str, accept: bool = False, folder: Moved | None = None) -> dic
         scores = training.evaluate(loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded))
         result[split] = scores
         print(f"{split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
-    quality = loaded.task.quality(loaded.model, splits[-1], size, loaded.pattern, device_of(loaded))
+    quality: dict[str, Any] = {}
+    if isinstance(loaded.task, Details):
+        quality = loaded.task.quality(loaded.model, splits[-1], size, loaded.pattern, device_of(loaded))
     if quality:
         print("\n".join(in_words(quality)))
         result["quality"] = quality
@@ -85,7 +87,7 @@ def predict(run: str, request: str, accept: bool = False, folder: Moved | None =
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
     loaded = training.load_run(Path(run), accept=accept, folder=folder)
     try:
-        output = loaded.task.examine(loaded.model, loaded.pattern, request, device_of(loaded))
+        output = predicting(loaded.task).examine(loaded.model, loaded.pattern, request, device_of(loaded))
     except DataError as error:
         if is_file_of_inputs(request):
             raise DataError(*error.args, "for all inputs of a file or of a folder give --out answers.csv") from error
@@ -107,8 +109,10 @@ def is_file_of_inputs(request: str) -> bool:
 def generate(run: str, sampling: Sampling, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
     """Print what a run's best weights write: a prompt continued, or new graphs."""
     loaded = training.load_run(Path(run), accept=accept, folder=folder)
-    started = time.perf_counter()
-    output = loaded.task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
+    started, task = time.perf_counter(), loaded.task
+    if not isinstance(task, Generates):
+        raise ConfigError(f"{task.name} generates nothing: only texts, graphs and images are written")
+    output = task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))
     print("\n".join([output.text, *drawings.values()]))
     return {"run": run, "seconds": seconds} | output.values | drawings

@@ -297,7 +297,7 @@ def run(args: argparse.Namespace) -> Summary:
             return predict(args.run, args.input, args.accept, dict(args.data))
         case "generate":
             from edgewise.apps.command.inference import generate
-            from edgewise.tasks.core.task import Sampling
+            from edgewise.tasks.core.abilities import Sampling
 
             drawn = {name: getattr(args, name) for name in ("prompt", "steps", "count", "temperature", "top_k", "seed")}
             return generate(args.run, Sampling(**drawn, cache=not args.no_cache), args.accept, dict(args.data))

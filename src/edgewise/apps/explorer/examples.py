@@ -13,6 +13,7 @@ from edgewise.apps.explorer.weights import Plain, pack, read
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
+from edgewise.tasks.core.abilities import FindsByName, Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Task
 
@@ -107,12 +108,17 @@ def _members(task: Task, graph: Graph, features: Tensor, target: Tensor) -> Iter
 
 
 def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: str | None) -> Piece:
-    count = graph.num_receivers
+    count, name_of = graph.num_receivers, task.name_of if isinstance(task, Predicts) else str
     if node is None and count <= MOST_NODES and graph.num_edges <= MOST_EDGES:
-        return Piece(task.name, "", graph, features, [task.name_of(k) for k in range(count)], targets)
-    centre = 0 if node is None else task.number_of(node)
+        return Piece(task.name, "", graph, features, [name_of(k) for k in range(count)], targets)
+    if node is None:
+        centre = 0
+    elif isinstance(task, FindsByName):
+        centre = task.number_of(node)
+    else:
+        raise ConfigError(f"{task.name} is not asked for one example by its name: {node!r}")
     near = neighbourhood(graph, centre, AROUND)
-    names = [task.name_of(k) for k in near.tolist()]
+    names = [name_of(k) for k in near.tolist()]
     note = (
         f"{len(near)} of {count} nodes: those nearest to node {names[0]}; nodes at the rim lack the senders beyond it."
     )

@@ -22,6 +22,7 @@ from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.files import write_file
 from edgewise.graphs import Graph
+from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 
@@ -101,22 +102,26 @@ class RunPage:
     @property
     def graph(self) -> Graph | None:
         """The graph that all examples share, if they do."""
-        return self.loaded.task.graph(self.loaded.pattern)
+        task = self.loaded.task
+        return task.graph(self.loaded.pattern) if isinstance(task, OneGraphForAll) else None
 
     def sections(self) -> list[Section]:
         """How the training went, then what the task shows of it."""
+        task = self.loaded.task
         return [
-            Section("Training", lambda: training_curves(self.records, self.loaded.task.curves)),
+            Section("Training", lambda: training_curves(self.records, ("loss", *(task.curves or (task.metric,))))),
             *self.drawn(),
         ]
 
     def drawn(self) -> list[Section]:
         """What the task shows of the run."""
-        test = self.records[-1].get("test", {}) if self.records else {}
+        test, task = self.records[-1].get("test", {}) if self.records else {}, self.loaded.task
+        if not isinstance(task, Draws):
+            return []
         try:
-            return list(self.loaded.task.draw(self.loaded.model.eval(), self.loaded.pattern, test))
+            return list(task.draw(self.loaded.model.eval(), self.loaded.pattern, test))
         except Exception as error:  # a task's mistake must not cost the page, nor the page the run
-            self.problem(self.loaded.task.name, error)
+            self.problem(task.name, error)
             return []
 
     def section(self, title: str, make: Callable[[], Iterable[Content]]) -> list[Markup]:
@@ -248,7 +253,7 @@ def reproduction(page: RunPage) -> list[Markup]:
     """The configuration, and the commands that go on from here."""
     config, run = page.loaded.config, shlex.quote(str(page.run))
     commands = [f"edgewise evaluate {run}", f"edgewise predict {run} INPUT", f"edgewise explain {run} INPUT"]
-    if page.loaded.task.generates:
+    if isinstance(page.loaded.task, Generates):
         commands.append(f"edgewise generate {run} {page.loaded.task.generates}")
     commands = [command + page.places for command in commands]
     if page.packaged:

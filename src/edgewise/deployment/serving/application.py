@@ -20,6 +20,7 @@ from edgewise.deployment.serving.requests import (
 )
 from edgewise.deployment.trained import Trained
 from edgewise.errors import EdgewiseError, installing
+from edgewise.tasks.core.abilities import predicting
 
 try:
     from starlette.applications import Starlette
@@ -61,9 +62,10 @@ def application(
 
 class _Service:
     def __init__(self, trained: Trained, title: str, limits: Limits) -> None:
-        self.limits, self.files = limits, trained.task.files
+        task = predicting(trained.task)
+        self.limits, self.files = limits, task.files
         self.batches = Batches(trained)
-        self.openapi = describe(trained.task, title, limits)
+        self.openapi = describe(task, title, limits)
 
     async def page(self, request: Request) -> Response:
         content, policy = page(self.openapi)

@@ -11,7 +11,7 @@ from typing import Any
 
 from edgewise import __version__
 from edgewise.deployment.serving.requests import Limits
-from edgewise.tasks.core.task import Task
+from edgewise.tasks.core.abilities import Predicts
 
 ERRORS = {
     400: "The body is not JSON",
@@ -42,7 +42,7 @@ form.onsubmit = async (event) => {
 """
 
 
-def describe(task: Task, title: str, limits: Limits) -> dict[str, Any]:
+def describe(task: Predicts, title: str, limits: Limits) -> dict[str, Any]:
     """The service as an OpenAPI document."""
     reads = " ".join((inspect.getdoc(task.predict) or "").split("\n\n")[0].split())
     row: dict[str, Any] = {"type": ["string", "number"], "maxLength": limits.characters}

@@ -12,10 +12,11 @@ from torch.nn import functional
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.layers import probabilities
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
 from edgewise.tasks.core.quality import Quality
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.task import Pattern
 
 
 def cross_entropy(
@@ -75,7 +76,7 @@ class Objective:
         return probabilities(outputs, self.temperature)
 
 
-class Classification(Task):
+class Classification(Predicts):
     """A task that chooses one class per output: trained on the cross-entropy, measured by the accuracy.
 
     Equation    loss = -1/M Σ_m log softmax(o_m)[t_m], or another `objective`;  accuracy = 1/M Σ_m [argmax o_m = t_m]
@@ -105,6 +106,9 @@ class Classification(Task):
             here = batch.to(device)
             quality.add(self.objective.probabilities(here.read(model(*here.inputs)).cpu()), batch.target.reshape(-1))
         return quality.to_plain()
+
+    def preprocessing(self) -> dict[str, Any]:
+        return {"classes": list(self.classes)} if self.classes else {}
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if self.classes and self.has_test:

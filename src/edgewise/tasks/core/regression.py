@@ -9,13 +9,14 @@ from torch.nn import functional
 
 from edgewise.data.splits import Split
 from edgewise.errors import DataError
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.quality import worst
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.task import Pattern
 
 
-class Regression(Task):
+class Regression(Predicts):
     """Each target is a value: the mean squared error trains, its root in the data's own unit is reported.
 
     Equation    loss = 1/M Σ_m (y_m - (μ + σ f_m))² / σ², with μ, σ the mean and deviation of the training values;

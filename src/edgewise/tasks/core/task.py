@@ -1,58 +1,32 @@
-"""What a task is: batches, a loss, a metric, and what to show of it. And its graph: the data's own, or a pattern."""
+"""What a task is: batches, a loss and scores. And its graph: the data's own, or a pattern."""
 
 from __future__ import annotations
 
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.configuration import Choice, OneOf, known, known_options
 from edgewise.data.splits import Split, sizes
-from edgewise.errors import ConfigError, DataError, GraphError, a_kind
+from edgewise.errors import ConfigError, GraphError, a_kind
 from edgewise.graphs import PATTERNS, Graph, is_causal
 from edgewise.graphs.derived import cached
-from edgewise.models.signature import Signature, TokenPairs
+from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.drawing import Output, Section
-from edgewise.tasks.core.subject import Subject, captured, only_row
 
 T = TypeVar("T")
 B = TypeVar("B")
 Pattern = Callable[..., Graph] | None
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How a model is to generate.
-
-    Args:
-        prompt: The text to continue.
-        steps: How many tokens to add to it.
-        count: How many graphs or images to write.
-        temperature: 0 takes the likeliest token; None: what suits the task.
-        top_k: Draw from so many of the likeliest tokens only.
-        cache: Keep the keys and values of earlier tokens instead of recomputing them.
-        seed: Of the random draws.
-    """
-
-    prompt: str = "\n"
-    steps: int = 200
-    count: int = 10
-    temperature: float | None = None
-    top_k: int | None = None
-    cache: bool = True
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,18 +41,11 @@ class Parts:
         return self.count * cast(Any, batch).size, [batch] * len(self.mine)
 
 
-class Alone(NamedTuple):
-    """A model without its task: model(*call) is an example, and names are those of the tensors after the graph."""
-
-    model: nn.Module
-    call: tuple[Any, ...]
-    names: tuple[str, ...] | None = None
-
-
 class Task(ABC):
     """What a model is trained for. A task holds data and no training state: every batch follows from its arguments.
 
-    A subclass has the attributes and the abstract methods; the other methods have defaults. `pattern` is the recipe's
+    A subclass has the attributes and the abstract methods; the other methods have defaults. What it may do beyond, such
+    as predict or draw, is in `edgewise.tasks.core.abilities`. `pattern` is the recipe's
     graph: a `PatternChoice`, a function of `edgewise.graphs.PATTERNS` with its options bound, or None for the data's
     own graph.
     """
@@ -111,12 +78,10 @@ class Task(ABC):
     """Of a task that keeps its split in a run, what its split lacks, or what has changed since, in sentences."""
     idle: tuple[str, ...] = ()
     """Options that it was given and that have no effect beside the others, each in a sentence."""
-    files: tuple[str, ...] = ()
-    """The endings of files that a request may name; without any, a request is never taken for a file's place."""
     tables: bool = False
     """Whether `elsewhere` reads tables of inputs too, by the columns that training read."""
-    generates: str = ""
-    """Options of `edgewise generate` for this task, as a user would write them; empty where it generates nothing."""
+    curves: tuple[str, ...] = ()
+    """The scores to show over the steps of a training, beside the loss; without any, the metric."""
 
     @abstractmethod
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -137,10 +102,6 @@ class Task(ABC):
             self._cut = batch, parts.count, pieces
         return sum(piece.size for piece in pieces), [pieces[number] for number in parts.mine]
 
-    def measured(self) -> dict[str, float]:
-        """Numbers to log beside the training loss, such as a cache's hits since the last call."""
-        return {}
-
     @abstractmethod
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """Every example of a split once, in a fixed order, `size` at a time."""
@@ -153,85 +114,15 @@ class Task(ABC):
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Sums over the batch's terms, and their number as "count"; a mean over batches is the ratio of their sums."""
 
-    @abstractmethod
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
-        """The prediction for an input that a user names; it can be written as JSON."""
-
-    @property
-    def typical(self) -> str:
-        """An input that `predict` reads: by default the first example that tests."""
-        return "test:0" if self.has_test else "valid:0"
-
-    def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
-    ) -> list[dict[str, Any]]:
-        """The prediction for each of several inputs, every one a single example; by default one after the other."""
-        with torch.no_grad():
-            return [self.predict(model, pattern, request, device) for request in requests]
-
-    def elsewhere(self, place: Path) -> Task:
-        """This task on another graph, whose files lie at a place: without parts, but with all that was fitted to the
-        data that trained; by default a ConfigError."""
-        raise ConfigError(f"{self.name} reads no other graph: {place} is a folder or holds arrays")
-
-    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
-        """The prediction for everything there is, as rows of one table, where `elsewhere` has a meaning."""
-        yield from ()
-
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         """The scores of a split from the means over its examples, for scores that are no such mean themselves."""
         return means
-
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
-        """More scores of a split, which no single output decides, of a model in evaluation mode."""
-        return {}
-
-    def quality(
-        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
-    ) -> dict[str, Any]:
-        """How good the predictions of a split are beyond their scores, as JSON can hold it; of a model in evaluation
-        mode."""
-        return {}
-
-    def name_of(self, number: int) -> str:
-        """How an example is named where examples have names."""
-        return str(number)
-
-    def number_of(self, request: str) -> int:
-        """The one example, or node of one graph, that a request names.
-
-        Errors      DataError for none, or several; ConfigError where they cannot be asked for by name
-        """
-        raise ConfigError(f"{self.name} is not asked for one example by its name: {request!r}")
-
-    def keep(self, run: Path) -> None:  # noqa: B027 (nothing, unless a task learns from its data)
-        """Write into a new run folder what the task has learned from its data before training, such as tokens."""
-
-    def recall(self, run: Path) -> None:  # noqa: B027
-        """Take what `keep` wrote from a run folder, where there is any."""
-
-    def preprocessing(self) -> dict[str, Any]:
-        """What belongs to the model before and after it, as JSON can hold it: it travels with a file of the model."""
-        classes = getattr(self, "classes", ())
-        return {"classes": list(classes)} if classes else {}
-
-    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
-        """What is left of a model and its task where only the model goes, with an example of its call: two graphs where
-        it has an output for each, else one."""
-        batch = next(iter(self.batches("valid", 2 if self.signature.whole_graph else 1, pattern)))
-        graph, x, *others = batch.inputs
-        one = isinstance(x, Tensor) and self.signature.kind == TokenPairs.kind
-        return Alone(model, (graph, x[None] if one else x, *others))
 
     def describe(self) -> str:
         """The data in a line."""
         if not self.splits:
             return f"{self.name}: {self.epoch_size:,} {self.unit} to train on"
         return f"{self.name}: {self.contents or self.unit} ({sizes(self.splits)})"
-
-    def graph(self, pattern: Pattern = None) -> Graph | None:
-        """The graph that all examples share; None where each has its own."""
-        return None
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """The value under a key, built at the first call: what `edgewise.graphs.derived.cached` stores methods' results
@@ -245,42 +136,6 @@ class Task(ABC):
     def laid(self, pattern: Pattern, own: Callable[..., Graph], *layout: int) -> Graph:
         """A pattern's graph over a layout, or `own(*layout)` for the data's own graph: the same object every time."""
         return lay(own if given(pattern) else pattern, *layout)
-
-    def example(self, request: str, unit: str = "") -> Any:
-        """The example that a split and a number in it name, as in "test:7"."""
-        named = EXAMPLE.fullmatch(request.strip())
-        if named is None:
-            raise DataError(f"{request!r} is no example of {self.name}: give a split and a number as in 'test:7'")
-        split, number = cast(Split, named[1]), int(named[2])
-        examples: Any = self.splits[split]
-        if number >= len(examples):
-            count = f"{len(examples)} {unit or self.unit}"
-            raise DataError(f"{request}: {self.name} has {count} in {split}, counted from 0")
-        return examples[number]
-
-    @property
-    def curves(self) -> tuple[str, ...]:
-        """The scores to show over the steps of a training."""
-        return "loss", self.metric
-
-    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
-        """What a report shows of a trained model, in evaluation mode on the CPU; `scores` are those of its test split,
-        where it has been measured."""
-        yield from ()
-
-    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
-        """What `predict` gives, and drawings of it where the task has some."""
-        return Output(self.predict(model, pattern, request, device), {})
-
-    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """What is explained of an input that `predict` reads, of a model on the CPU: by default the first row of what
-        the model gives for it, which is all of a whole graph's outputs."""
-        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
-        return Subject(inputs, only_row(model, inputs), getattr(self, "classes", ()))
-
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
-        """Let a model write something new; by default a ConfigError, since most tasks have nothing to write."""
-        raise ConfigError(f"{self.name} generates nothing: only texts, graphs and images are written")
 
 
 def _given() -> None:

@@ -16,11 +16,12 @@ from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Tokens
 from edgewise.models.text.generation import generate
+from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Networks, Output, Section, TextTable
 from edgewise.tasks.core.subject import Subject, on_matrix
-from edgewise.tasks.core.task import Pattern, Sampling, without_future
+from edgewise.tasks.core.task import Pattern, without_future
 from edgewise.tasks.graphs.families import Family, draw_splits, family_named
 from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
 

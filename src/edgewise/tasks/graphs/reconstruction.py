@@ -12,9 +12,10 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, links_of
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, Task, given
+from edgewise.tasks.core.task import Pattern, given
 from edgewise.tasks.graphs.families import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
 
@@ -36,7 +37,7 @@ def distance_logit(z: Tensor, pairs: Tensor) -> Tensor:
     return SURE - (z[pairs[0]] - z[pairs[1]]).square().sum(-1)
 
 
-class GraphReconstruction(Task):
+class GraphReconstruction(Predicts):
     """The model gives each node of a graph a place, from which alone all links of the graph are to be predicted.
 
     Equation    loss = mean over all pairs i < j of a graph of -log p(A_ij | z_i, z_j);  f1 = 2 TP / (2 TP + FP + FN), a

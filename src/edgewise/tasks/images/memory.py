@@ -13,16 +13,17 @@ from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Pictures, Section
-from edgewise.tasks.core.task import Pattern, Task, check_range
+from edgewise.tasks.core.task import Pattern, check_range
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits
 
 DRAWN = 8  # images in a report
 
 
-class Recall(Task):
+class Recall(Predicts):
     """Give back stored images from damaged ones: P images of ±1 are stored together, at every step of training.
 
     Equation    recalled = 1/B Σ_b [ŷ_b = x_b], units = the same over single pixels; damaged: a share of the pixels is

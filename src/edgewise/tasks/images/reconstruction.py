@@ -16,10 +16,11 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.capabilities import Latent, latent_model
 from edgewise.models.signature import Features
 from edgewise.models.vision.vae import kl_from_normal
+from edgewise.tasks.core.abilities import Predicts, Sampling
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Output, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.task import EXAMPLE, Pattern, Sampling
+from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits
 from edgewise.tasks.images.mnist import mnist
@@ -29,7 +30,7 @@ DRAWN, SIDE = 8, 15  # images in a row of a report, and images on a side of its 
 WIDE = 2.0  # standard deviations that the map shows
 
 
-class ImageReconstruction(NumberedExamples):
+class ImageReconstruction(NumberedExamples, Predicts):
     """Give back images [B, 1, pixels] of grey values from 0 to 1, through a code of a few numbers.
 
     Equation    loss = −1/B Σ_b Σ_n x_n log p_n + (1 − x_n) log(1 − p_n), to which the model adds its KL;

@@ -18,10 +18,11 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import edges_of
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, Task, given
+from edgewise.tasks.core.task import Pattern, given
 
 ROWS = 1 << 22  # scores of queries against all entities that are ranked at once
 SHOWN = 10  # entities of a prediction
@@ -107,7 +108,7 @@ class Facts:
     splits: Mapping[Split, Tensor]
 
 
-class KnowledgeGraph(Task):
+class KnowledgeGraph(Predicts):
     """The model embeds entities and relations, and a decoder says which entity completes a fact.
 
     Equation    L = mean over queries of -log softmax_t(s(h, r, t))[tail], over all entities t
@@ -125,6 +126,7 @@ class KnowledgeGraph(Task):
     """
 
     metric = "mrr"
+    curves = "mrr", "hits@10"
     unit = "facts"
     maximise = True
 
@@ -280,10 +282,6 @@ class KnowledgeGraph(Task):
     @property
     def _relation(self) -> dict[str, int]:
         return self.memo("relation", lambda: {name: n for n, name in enumerate(self.facts.relations)})
-
-    @property
-    def curves(self) -> tuple[str, ...]:
-        return "loss", "mrr", "hits@10"
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Test facts by relation", lambda: [self.by_relation(model, pattern)])

@@ -15,9 +15,10 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Parts, Pattern, Task, given
+from edgewise.tasks.core.task import Parts, Pattern, given
 from edgewise.tasks.nodes.citation import citation
 from edgewise.tasks.nodes.sampled import fanouts_of
 
@@ -63,7 +64,7 @@ def divergence(mean: Tensor, log_deviation: Tensor) -> Tensor:
     return -0.5 * (1 + 2 * log_deviation - mean.square() - (2 * log_deviation).exp()).sum(-1)
 
 
-class LinkPrediction(Task):
+class LinkPrediction(Predicts):
     """The model embeds the nodes of the training graph, and the embeddings of two nodes say whether they are linked.
 
     Equation    L = 1/2 (mean of -log σ(z_iᵀ z_j) over links + mean of -log σ(-z_iᵀ z_j) over as many pairs without)

@@ -16,10 +16,11 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, Task, given
+from edgewise.tasks.core.task import Pattern, given
 
 SCORES = 1 << 22  # of users with all items that are ranked at once
 SHOWN = 10  # items of a prediction
@@ -95,7 +96,7 @@ def ranking(ranks: Tensor, of: Tensor, users: int, k: int) -> dict[str, Tensor]:
     return {f"recall@{k}": hits.sum(), f"ndcg@{k}": gained.sum()}
 
 
-class Recommendation(Task):
+class Recommendation(Predicts):
     """The model embeds users and items; a user's list begins with the items of the largest product of embeddings.
 
     Equation    L = mean over choices (u, i) and drawn items j of -log σ(z_uᵀ z_i - z_uᵀ z_j)
@@ -124,6 +125,7 @@ class Recommendation(Task):
                 raise DataError(f"{name} has no choices in {split}")
         self.name, self.choices, self.k, self.negatives = name, choices, k, negatives
         self.metric = f"ndcg@{k}"
+        self.curves = f"recall@{k}", self.metric
         self.splits: dict[Split, Tensor] = dict(choices.splits)
         self.users, self.items = len(choices.users), len(choices.items)
         self.epoch_size = len(self.splits["train"])
@@ -240,10 +242,6 @@ class Recommendation(Task):
     @property
     def _numbers(self) -> dict[str, int]:
         return self.memo("numbers", lambda: {name: number for number, name in enumerate(self.choices.users)})
-
-    @property
-    def curves(self) -> tuple[str, ...]:
-        return "loss", f"recall@{self.k}", self.metric
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Beside lists that are the same for everyone", lambda: [self.beside(scores)])

@@ -11,6 +11,7 @@ from edgewise.data.splits import fixed
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
 from edgewise.tasks.core.examples import OneGraph
@@ -19,7 +20,7 @@ from edgewise.tasks.core.task import Pattern
 END, VALID, TEST = 3.0, 50, 200
 
 
-class CurveRegression(OneGraph):
+class CurveRegression(OneGraph, Predicts):
     """Noisy measurements of sin 2πx on [0, 3]; every node may use the training points' values, but not its own.
 
     The nodes are `points` training points, 50 validation points, both at random places and with noise, and 200 test

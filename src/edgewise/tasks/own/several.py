@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.splits import Split
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.quality import Quality, worst
 from edgewise.tasks.core.regression import of_value
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.own.target import Labels, Target
 
 
@@ -178,7 +179,7 @@ def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first
     return one if target.kind == "class" else of_value(one, *scale)
 
 
-class SeveralTargets(Task):
+class SeveralTargets(Predicts):
     """A task whose examples have one target or several, some of which may be unknown.
 
     Equation    the loss is that of `Several`, over the known targets of a batch

@@ -17,6 +17,7 @@ from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.models.signature import Atoms
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
 from edgewise.tasks.core.cache import Tensors
 from edgewise.tasks.core.cache import cached as stored
@@ -126,7 +127,7 @@ def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
     return atoms
 
 
-class EnergiesAndForces(NumberedExamples):
+class EnergiesAndForces(NumberedExamples, Predicts):
     """Each frame is one example, a graph of the atoms near one another: what is its energy, which force on every atom?
 
     Equation    loss = 1/G Σ_g ((ΔE_g/N_g)/σ_e)² w + 1/3N Σ_i |ΔF_i|²/σ_F²;

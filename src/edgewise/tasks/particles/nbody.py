@@ -17,6 +17,7 @@ from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
@@ -159,7 +160,7 @@ def _all_others(particles: int) -> Graph:
     return complete(particles).remove_self_loops()
 
 
-class Forecast(NumberedExamples):
+class Forecast(NumberedExamples, Predicts):
     """Each trajectory is one example: the first frame is read, the positions of the last one are the target.
 
     The model reads x [B, N, 7] = position, velocity and charge on one shared graph; unless a pattern says otherwise,

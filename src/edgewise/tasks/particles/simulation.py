@@ -13,6 +13,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
 from edgewise.models.signature import MovingParticles
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.examples import NumberedExamples
@@ -24,7 +25,7 @@ BELLS = 32  # Gaussians in which the distance from a wall is expressed
 LONGEST = 200  # frames of a roll-out
 
 
-class Simulation(NumberedExamples):
+class Simulation(NumberedExamples, Predicts):
     """Each frame of a film is one example: the history before it is read, the positions in it are the target.
 
     The model reads [x ‖ v ‖ c] in units of the reach: position, last move, and what else is known: the last `history`

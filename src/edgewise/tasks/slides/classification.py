@@ -18,11 +18,12 @@ from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, Task, check_range, given, lay
+from edgewise.tasks.core.task import Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
 from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
@@ -137,7 +138,7 @@ class SlideClassification(GraphClassification):
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
         return self.examine_slide(model, pattern, request, device).values
 
-    predictions = Task.predictions  # one after the other, as `predict` has them
+    predictions = Predicts.predictions  # one after the other, as `predict` has them
 
     def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
         """What `predict` gives, and the heat map of the predicted class."""

@@ -1,0 +1,215 @@
+"""What a task may do beyond batches, loss and score. Whoever needs an ability asks `isinstance(task, Draws)`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+
+import torch
+from torch import nn
+
+from edgewise.data.splits import Split
+from edgewise.errors import ConfigError, DataError
+from edgewise.graphs import Graph
+from edgewise.tasks.core.drawing import Output, Section
+from edgewise.tasks.core.subject import Subject, captured, only_row
+from edgewise.tasks.core.task import EXAMPLE, Pattern, Task
+
+
+class Predicts(Task):
+    """A task that predicts for inputs which a user names; what it predicts can be explained."""
+
+    files: tuple[str, ...] = ()
+    """The endings of files that a request may name; without any, a request is never taken for a file's place."""
+
+    @abstractmethod
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+        """The prediction for an input that a user names; it can be written as JSON."""
+
+    @property
+    def typical(self) -> str:
+        """An input that `predict` reads: by default the first example that tests."""
+        return "test:0" if self.has_test else "valid:0"
+
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+    ) -> list[dict[str, Any]]:
+        """The prediction for each of several inputs, every one a single example; by default one after the other."""
+        with torch.no_grad():
+            return [self.predict(model, pattern, request, device) for request in requests]
+
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+        """What `predict` gives, and drawings of it where the task has some."""
+        return Output(self.predict(model, pattern, request, device), {})
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """What is explained of an input that `predict` reads, of a model on the CPU: by default the first row of what
+        the model gives for it, which is all of a whole graph's outputs."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+        return Subject(inputs, only_row(model, inputs), getattr(self, "classes", ()))
+
+    def name_of(self, number: int) -> str:
+        """How an example is named where examples have names."""
+        return str(number)
+
+    def example(self, request: str, unit: str = "") -> Any:
+        """The example that a split and a number in it name, as in "test:7"."""
+        named = EXAMPLE.fullmatch(request.strip())
+        if named is None:
+            raise DataError(f"{request!r} is no example of {self.name}: give a split and a number as in 'test:7'")
+        split, number = cast(Split, named[1]), int(named[2])
+        examples: Any = self.splits[split]
+        if number >= len(examples):
+            count = f"{len(examples)} {unit or self.unit}"
+            raise DataError(f"{request}: {self.name} has {count} in {split}, counted from 0")
+        return examples[number]
+
+
+def predicting(task: Task) -> Predicts:
+    """The task, if it predicts for inputs; a ConfigError for any other."""
+    if not isinstance(task, Predicts):
+        raise ConfigError(f"{task.name} predicts for no inputs: a task that does so is a Predicts")
+    return task
+
+
+@runtime_checkable
+class PredictsAll(Protocol):
+    """Predicts for all of a graph, table or folder that it was not trained with."""
+
+    changes: tuple[str, ...] | None
+    """What those data have that the trained ones had not."""
+
+    def elsewhere(self, place: Path) -> PredictsAll:
+        """This task on other data, which lie at a place: without splits, but with all that was fitted to the data that
+        trained."""
+
+    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+        """The prediction for everything there is, as rows of one table."""
+
+
+@runtime_checkable
+class FindsByName(Protocol):
+    """Has examples, or nodes of one graph, with names."""
+
+    def number_of(self, request: str) -> int:
+        """The one that a request names; a DataError for none, or several."""
+
+
+@runtime_checkable
+class OneGraphForAll(Protocol):
+    """Has one graph that all examples share."""
+
+    def graph(self, pattern: Pattern = None) -> Graph:
+        """The data's own graph, or a pattern over its nodes."""
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """Shows in a report what a model has learned."""
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        """What a report shows of a trained model, in evaluation mode on the CPU; `scores` are those of its test split,
+        where it has been measured."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a model is to generate.
+
+    Args:
+        prompt: The text to continue.
+        steps: How many tokens to add to it.
+        count: How many graphs or images to write.
+        temperature: 0 takes the likeliest token; None: what suits the task.
+        top_k: Draw from so many of the likeliest tokens only.
+        cache: Keep the keys and values of earlier tokens instead of recomputing them.
+        seed: Of the random draws.
+    """
+
+    prompt: str = "\n"
+    steps: int = 200
+    count: int = 10
+    temperature: float | None = None
+    top_k: int | None = None
+    cache: bool = True
+    seed: int = 0
+
+
+@runtime_checkable
+class Generates(Protocol):
+    """Lets a model write something new."""
+
+    generates: str
+    """Options of `edgewise generate` for this task, as a user would write them."""
+
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+        """Let a model write something new."""
+
+
+@runtime_checkable
+class Judges(Protocol):
+    """Has scores that no single output decides."""
+
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+        """These scores of a split, of a model in evaluation mode."""
+
+
+@runtime_checkable
+class Details(Protocol):
+    """Says more of a split's predictions than scores: each class, the calibration, the largest errors."""
+
+    def quality(
+        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
+    ) -> dict[str, Any]:
+        """How good they are, as JSON can hold it, of a model in evaluation mode; empty where nothing is known."""
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """Has numbers to log beside the training loss."""
+
+    def measured(self) -> dict[str, float]:
+        """These numbers, such as a cache's hits, since the last call."""
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """Learns something from its data before training, such as tokens: `kept` names its files."""
+
+    def keep(self, run: Path) -> None:
+        """Write it into a new run folder."""
+
+
+@runtime_checkable
+class Recalls(Protocol):
+    """Reads again what `keep` wrote."""
+
+    def recall(self, run: Path) -> None:
+        """Take it from a run folder, where there is any."""
+
+
+@runtime_checkable
+class Preprocesses(Protocol):
+    """Does something before and after the model that a file of the model has to name."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        """What belongs to the model before and after it, as JSON can hold it."""
+
+
+class Alone(NamedTuple):
+    """A model without its task: model(*call) is an example, and names are those of the tensors after the graph."""
+
+    model: nn.Module
+    call: tuple[Any, ...]
+    names: tuple[str, ...] | None = None
+
+
+@runtime_checkable
+class StandsAlone(Protocol):
+    """Says what is left of a model where only the model goes."""
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        """A model that reads what a user has, with an example of its call."""
