@@ -19,13 +19,13 @@ from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, GraphEr
 from edgewise.graphs import Graph, complete, window
 from edgewise.layers import GCN
 from edgewise.models.signature import Features
-from edgewise.tasks import Batch, PatternChoice, Task, karate
+from edgewise.tasks import Batch, PatternChoice, Predicts, karate
 from edgewise.tasks.core.task import Pattern
 from edgewise.training import Choice, RunConfig, TrainSettings, evaluate, train
 from edgewise.training.runs import assemble
 
 
-class Line(Task):
+class Line(Predicts):
     """y = 3 x - 1, of random points."""
 
     name, metric, epoch_size, signature = "line", "mse", 64, Features(1, 1)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 
 from edgewise.data.splits import Split as Split
+from edgewise.tasks.core.abilities import Predicts as Predicts
 from edgewise.tasks.core.batch import Batch as Batch
 from edgewise.tasks.core.task import Pattern as Pattern
 from edgewise.tasks.core.task import PatternChoice as PatternChoice

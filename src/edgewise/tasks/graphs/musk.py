@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import struct
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.io import loadmat
 from torch import Tensor
 
 from edgewise.data.splits import FOLDS, Splits, dealt
@@ -15,7 +19,6 @@ from edgewise.files import read_bytes, reading
 from edgewise.graphs import complete
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.graphs.matlab import read_matlab
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 
 FILE = Remote(
@@ -24,6 +27,8 @@ FILE = Remote(
     sha256="70df92db207795ce7d3a8212d8f945a6b4b2d29eff2a5be1cfa11e8e36d02e9e",
     max_bytes=1 << 20,
 )
+MAX_UNPACKED = 1 << 22  # bytes; a cell of 8 can become an object of 100
+COMPRESSED = 15  # a variable's type, where it is packed
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,19 @@ def musk(fold: int = 0, seed: int = 0, folder: str | None = None, download: bool
     return BagClassification("musk1", read_bags(find_folder("musk1", [FILE], folder, download) / FILE.name), fold, seed)
 
 
+def check_unpacked(content: bytes) -> None:
+    """Refuse a MATLAB file whose packed variables are larger than `MAX_UNPACKED`, before any of it is read."""
+    place, left = 128, MAX_UNPACKED
+    while place + 8 <= len(content):
+        kind, size = struct.unpack_from("<II" if content[126:128] == b"IM" else ">II", content, place)
+        if kind == COMPRESSED:
+            unpacked = zlib.decompressobj().decompress(content[place + 8 : place + 8 + size], left + 1)
+            left -= len(unpacked)
+            if left < 0:
+                raise ValueError(f"unpacks to more than {MAX_UNPACKED:,} bytes")
+        place += 8 + size
+
+
 def read_bags(path: Path) -> Bags:
     """A multiple-instance data set in the MATLAB format of PRTools: data, nlab and ident.milbag.
 
@@ -105,11 +123,12 @@ def read_bags(path: Path) -> Bags:
     """
     content = read_bytes(path, FILE.max_bytes)
     with reading(path, "a multiple-instance data set of PRTools"):
-        fields = read_matlab(content)["x"]
-        x = torch.from_numpy(fields["data"][0].astype("float32"))
-        labels = fields["nlab"][0].astype("int64").ravel() - 1
-        classes = tuple(name.strip() for name in fields["lablist"][0][0])
-        owners = [name.strip() for name in fields["ident"][0]["milbag"][0]]
+        check_unpacked(content)
+        fields = loadmat(io.BytesIO(content))["x"][0, 0]
+        x = torch.from_numpy(fields["data"].astype("float32"))
+        labels = fields["nlab"].astype("int64").ravel() - 1
+        classes = tuple(str(name).strip() for name in fields["lablist"][0, 0])
+        owners = [str(name).strip() for name in fields["ident"][0, 0]["milbag"]]
     if not len(x) == len(labels) == len(owners) or not len(x) or not bool(x.isfinite().all()):
         raise DataError(f"{path}: {len(x)} instances, {len(labels)} labels and {len(owners)} bags do not fit, or NaN")
     if labels.min() < 0 or labels.max() >= len(classes):

@@ -1,5 +1,10 @@
 """The Planetoid files of a citation data set: eight of them, ind.NAME.x and so on, written by Python 2."""
 
+import codecs
+import io
+import pickle
+import pickletools
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +14,16 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from edgewise.errors import DataError
-from edgewise.files import read_bytes
-from edgewise.tasks.nodes.pickles import read_pickle
+from edgewise.files import read_bytes, reading
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 MAX_BYTES = 1 << 25  # the largest, of PubMed, has 12 MB
 VALID = 500
+MAX_BUILT = (
+    24  # calls and states of a pickle; a sparse matrix needs 17, and each can copy as many bytes as the file has
+)
+MAX_TUPLES = 1000  # hashing a deep tuple exhausts the C stack
+MAX_INSTRUCTIONS = 1 << 22  # "{}" is one byte of a pickle and 64 in memory
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -77,6 +86,76 @@ def read_planetoid(folder: Path, name: str) -> Planetoid:
             raise DataError(f"{files[ending]}: a paper of the public split has no class")
     features = csr_matrix(vstack([described, nothing]))[row]
     return Planetoid(features, labels, ally.shape[1], _undirected(pairs, count), np.arange(train), valid, test)
+
+
+class _Part:
+    """What stands for a class or a function that makes arrays: it records what it is given, and runs nothing."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments, self.state = arguments, None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """The array that this stands for."""
+        _, shape, dtype, columns, content = self.state  # type: ignore[misc]
+        kind = np.dtype(dtype.arguments[0]).newbyteorder(dtype.state[1])
+        if kind.kind not in "fiub":
+            raise TypeError(f"an array of dtype {kind}")
+        data = content.encode("latin1") if isinstance(content, str) else content
+        values = np.frombuffer(data, kind).reshape(shape, order="F" if columns else "C")
+        return values.astype(kind.newbyteorder("="))
+
+
+class _Numbers(pickle.Unpickler):
+    """An unpickler that knows what arrays, sparse matrices and dictionaries of lists are made of, and nothing else."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin1")
+        self.made, self.matrix = type("Array", (_Part,), {}), type("Matrix", (_Part,), {})
+        self.known: dict[str, Any] = {"numpy.dtype": type("Dtype", (_Part,), {}), "numpy.ndarray": _Part(1)}
+        self.known |= {"__builtin__.bytes": lambda: b"", "__builtin__.list": list, "_codecs.encode": codecs.encode}
+        self.known |= {f"{module}.multiarray._reconstruct": self.made for module in ("numpy.core", "numpy._core")}
+        self.known |= {f"scipy.sparse.{module}.csr_matrix": self.matrix for module in ("csr", "_csr")}
+        self.known["collections.defaultdict"] = defaultdict
+
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in self.known:
+            raise pickle.UnpicklingError(f"the global {module}.{name} is refused")
+        return self.known[f"{module}.{name}"]
+
+
+def read_pickle(content: bytes, name: str) -> Any:
+    """The array, sparse matrix or dictionary of a pickle of protocol 2 or less.
+
+    Symbols     name = the file, for error messages
+    Errors      DataError for a damaged file, or one with a global (it is named) that no data set needs
+    Cost        time and memory linear in the file's length
+    """
+    with reading(name, "a pickle of numbers"):
+        counts, end = Counter[str](), -1
+        for instruction, argument, place in pickletools.genops(content):
+            counts[instruction.name] += 1
+            end = place or 0
+            if instruction.name == "LONG_BINPUT" and int(argument or 0) > len(content):
+                raise pickle.UnpicklingError(
+                    f"the memo {argument} is out of bounds"
+                )  # or a table of that length is made
+        built = sum(counts[kind] for kind in ("REDUCE", "NEWOBJ", "OBJ", "INST", "BUILD"))
+        tuples = sum(counts[kind] for kind in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"))
+        if built > MAX_BUILT or tuples > MAX_TUPLES or counts.total() > MAX_INSTRUCTIONS:
+            raise pickle.UnpicklingError(f"{built} objects, {tuples} tuples and {counts.total():,} instructions")
+        if end != len(content) - 1:
+            raise pickle.UnpicklingError("bytes after the end")
+        reader = _Numbers(content)
+        value = reader.load()
+        if isinstance(value, reader.matrix):
+            parts = [value.state[part].array() for part in ("data", "indices", "indptr")]
+            matrix = csr_matrix(tuple(parts), value.state["_shape"])
+            matrix.check_format()
+            return matrix
+        return value.array() if isinstance(value, reader.made) else value
 
 
 def _features(path: Path) -> csr_matrix:
