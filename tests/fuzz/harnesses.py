@@ -28,8 +28,7 @@ from edgewise.tasks.images.idx import read_idx
 from edgewise.tasks.images.pictures import read_picture
 from edgewise.tasks.links.folder import link_folder
 from edgewise.tasks.nodes.own.folder import node_folder
-from edgewise.tasks.nodes.pickles import read_pickle
-from edgewise.tasks.nodes.planetoid import read_planetoid
+from edgewise.tasks.nodes.planetoid import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.slides.classification import read_folder

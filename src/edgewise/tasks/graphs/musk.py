@@ -124,7 +124,8 @@ def read_bags(path: Path) -> Bags:
     content = read_bytes(path, FILE.max_bytes)
     with reading(path, "a multiple-instance data set of PRTools"):
         check_unpacked(content)
-        fields = loadmat(io.BytesIO(content))["x"][0, 0]
+        file: Any = io.BytesIO(content)
+        fields = loadmat(file)["x"][0, 0]
         x = torch.from_numpy(fields["data"].astype("float32"))
         labels = fields["nlab"].astype("int64").ravel() - 1
         classes = tuple(str(name).strip() for name in fields["lablist"][0, 0])

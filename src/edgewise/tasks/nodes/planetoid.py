@@ -19,9 +19,7 @@ from edgewise.files import read_bytes, reading
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 MAX_BYTES = 1 << 25  # the largest, of PubMed, has 12 MB
 VALID = 500
-MAX_BUILT = (
-    24  # calls and states of a pickle; a sparse matrix needs 17, and each can copy as many bytes as the file has
-)
+MAX_BUILT = 24  # calls and states of a pickle: a sparse matrix needs 17, and each can copy the whole file
 MAX_TUPLES = 1000  # hashing a deep tuple exhausts the C stack
 MAX_INSTRUCTIONS = 1 << 22  # "{}" is one byte of a pickle and 64 in memory
 
@@ -92,14 +90,15 @@ class _Part:
     """What stands for a class or a function that makes arrays: it records what it is given, and runs nothing."""
 
     def __init__(self, *arguments: Any) -> None:
-        self.arguments, self.state = arguments, None
+        self.arguments = arguments
+        self.state: Any = None
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
     def array(self) -> np.ndarray[Any, Any]:
         """The array that this stands for."""
-        _, shape, dtype, columns, content = self.state  # type: ignore[misc]
+        _, shape, dtype, columns, content = self.state
         kind = np.dtype(dtype.arguments[0]).newbyteorder(dtype.state[1])
         if kind.kind not in "fiub":
             raise TypeError(f"an array of dtype {kind}")
@@ -113,7 +112,8 @@ class _Numbers(pickle.Unpickler):
 
     def __init__(self, content: bytes) -> None:
         super().__init__(io.BytesIO(content), encoding="latin1")
-        self.made, self.matrix = type("Array", (_Part,), {}), type("Matrix", (_Part,), {})
+        self.made: type[_Part] = type("Array", (_Part,), {})  # anew for each file, which can change its own alone
+        self.matrix: type[_Part] = type("Matrix", (_Part,), {})
         self.known: dict[str, Any] = {"numpy.dtype": type("Dtype", (_Part,), {}), "numpy.ndarray": _Part(1)}
         self.known |= {"__builtin__.bytes": lambda: b"", "__builtin__.list": list, "_codecs.encode": codecs.encode}
         self.known |= {f"{module}.multiarray._reconstruct": self.made for module in ("numpy.core", "numpy._core")}
@@ -127,7 +127,7 @@ class _Numbers(pickle.Unpickler):
 
 
 def read_pickle(content: bytes, name: str) -> Any:
-    """The array, sparse matrix or dictionary of a pickle of protocol 2 or less.
+    """The array, sparse matrix or dictionary of a pickle.
 
     Symbols     name = the file, for error messages
     Errors      DataError for a damaged file, or one with a global (it is named) that no data set needs
@@ -139,9 +139,7 @@ def read_pickle(content: bytes, name: str) -> Any:
             counts[instruction.name] += 1
             end = place or 0
             if instruction.name == "LONG_BINPUT" and int(argument or 0) > len(content):
-                raise pickle.UnpicklingError(
-                    f"the memo {argument} is out of bounds"
-                )  # or a table of that length is made
+                raise pickle.UnpicklingError(f"the memo {argument} is out of bounds")  # a table of that length
         built = sum(counts[kind] for kind in ("REDUCE", "NEWOBJ", "OBJ", "INST", "BUILD"))
         tuples = sum(counts[kind] for kind in ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"))
         if built > MAX_BUILT or tuples > MAX_TUPLES or counts.total() > MAX_INSTRUCTIONS:
@@ -152,7 +150,7 @@ def read_pickle(content: bytes, name: str) -> Any:
         value = reader.load()
         if isinstance(value, reader.matrix):
             parts = [value.state[part].array() for part in ("data", "indices", "indptr")]
-            matrix = csr_matrix(tuple(parts), value.state["_shape"])
+            matrix: csr_matrix = csr_matrix(tuple(parts), value.state["_shape"])
             matrix.check_format()
             return matrix
         return value.array() if isinstance(value, reader.made) else value
