@@ -196,20 +196,20 @@ def random_graph(nodes: int, edges: int, device: torch.device) -> Graph:
 class Backend:
     """One way to compute calls.
 
-    Symbols     summary = one sentence; cost(call) = that of a forward pass, for a call that it does not refuse;
-                run(call) = the result; devices = where the planner may choose it; by_name = where it also runs if it is
-                named; limits(call) = a refusal that `takes` cannot express; distrusted(call) = one that may take
-                seconds to find out the first time, and is asked for last; lowered = whether calls come in the algebra's
-                simplest terms; spreads(call) = whether NaN and infinities may reach receivers that have no
-                edge to them, as 0 · NaN: another backend then computes such a call; yields(call) = whether the planner
-                leaves the call to others, although it could be run
+    Symbols     summary = one sentence; run(call) = the result; cost(call) = that of a forward pass, for a call that it
+                does not refuse, or None: the planner times a call, the first time; devices = where the planner may
+                choose it; by_name = where it also runs if it is named; limits(call) = a refusal that `takes` cannot
+                express; distrusted(call) = one that may take seconds to find out the first time, and is asked for
+                last; lowered = whether calls come in the algebra's simplest terms; spreads(call) = whether NaN and
+                infinities may reach receivers that have no edge to them, as 0 · NaN: another backend then computes
+                such a call; yields(call) = whether the planner leaves the call to others, although it could be run
     """
 
     name: str
     summary: str
     takes: Takes
-    cost: Callable[[Call], Cost]
     run: Callable[[Call], Tensor | tuple[Tensor, ...]]
+    cost: Callable[[Call], Cost] | None = None
     devices: tuple[str, ...] | None = ANY
     by_name: tuple[str, ...] | None = ()
     need: Need | None = None

@@ -1,30 +1,46 @@
-"""What every verb does on a partition: it fetches the rows of senders that a rank lacks, and calls on its own edges."""
+"""What every verb does on a partition: it fetches the rows of senders that a rank lacks, and calls on its own edges.
+
+Plain attention to all nodes goes around a ring instead, or shares the heads among the ranks: see `ring`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from torch import Tensor
+
 from edgewise.errors import GraphError
 from edgewise.graphs import Partition
-from edgewise.graphs.partition.partition import check_partitioned
+from edgewise.kernels import ring
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.scores import RelativeBias, Score, SenderBias
 
 C = TypeVar("C", bound=Call)
+Results = Tensor | tuple[Tensor, ...]
+
+
+def run(call: Call, on_edges: Callable[[Call], Results], named: bool) -> Results:
+    """A call on a partition.
+
+    Symbols     on_edges = runs a call on an ordinary graph; named = whether its backend was asked for by name
+    """
+    part = call.graph
+    if not named and isinstance(call, Attend) and ring.goes_around(call):
+        assert isinstance(part, Partition)
+        return ring.around(call) if part.unparted is None else ring.by_share_of_heads(call, on_edges)
+    return on_edges(with_senders(call))
 
 
 def with_senders(call: C) -> C:
-    """A call on a partition as one on this rank's edges, with the senders' rows of other ranks; any other as it is.
+    """A call on a partition as one on this rank's edges, with the senders' rows of other ranks.
 
-    Errors      GraphError for distances of senders that lie scattered, for a filter of both directions, and within
-                `partitioned` for a graph of this rank's nodes alone
+    Errors      GraphError for distances of senders that lie scattered, and for a filter of both directions
     """
     part = call.graph
-    if not isinstance(part, Partition):
-        check_partitioned(part)
-        return call
+    assert isinstance(part, Partition)
     if isinstance(call, Attend):
         k = None if call.k is None else part.fetch(call.k, -3)
         v = k if k is not None and call.v is call.k else part.fetch(call.v, -3)

@@ -43,13 +43,6 @@ def goes_around(call: Attend) -> bool:
     return score.cap is None if part.unparted is None else call.v.shape[-2] % len(part.ring.sizes) == 0
 
 
-def shared(call: Attend, attend: Callable[[Call], Tensor | tuple[Tensor, ...]]) -> Tensor:
-    """A call that `goes_around`, between all ranks; `attend` runs one on an ordinary graph."""
-    part = call.graph
-    assert isinstance(part, Partition)
-    return around(call) if part.unparted is None else by_share_of_heads(call, attend)
-
-
 def by_share_of_heads(call: Attend, attend: Callable[[Call], Tensor | tuple[Tensor, ...]]) -> Tensor:
     """Causal attention in which each rank has all nodes and some of the heads, so that all do the same work.
 

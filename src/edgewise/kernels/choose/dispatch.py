@@ -4,26 +4,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from edgewise.errors import BackendRefusal
-from edgewise.graphs import Graph
+from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.graphs.graph import picture
+from edgewise.graphs.partition.partition import check_partitioned
 from edgewise.graphs.tracing import is_real, is_transformed
-from edgewise.kernels.backend import Backend
+from edgewise.kernels import partitioned
+from edgewise.kernels.backend import EVERYTHING, Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.choose.overlapping import Overlapping, as_written
 from edgewise.kernels.choose.planner import Plan, cheapest, explain
-from edgewise.kernels.partitioned import with_senders
-from edgewise.kernels.ring import goes_around, shared
 from edgewise.memory import check_fits
 
 Seen = TypeVar("Seen")
+ANY_CALL = next(name for name, backend in BACKENDS.items() if backend.takes is EVERYTHING)  # and on any device
 
 _forced: ContextVar[str | Backend | None] = ContextVar("forced backend", default=None)
 _forced_for_compiler: str | Backend | None = (
@@ -77,9 +79,10 @@ def run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     if torch.is_autocast_enabled(device):
         with torch.autocast(device, enabled=False):  # the dtypes are settled: a backend computes in those it is given
             return run(call, backend)
-    if backend is None and forced_backend() is None and isinstance(call, Attend) and goes_around(call):
-        return shared(call, _run)
-    return _run(with_senders(call), backend)
+    if isinstance(call.graph, Partition):
+        return partitioned.run(call, partial(_run, backend=backend), named=(backend or forced_backend()) is not None)
+    check_partitioned(call.graph)
+    return _run(call, backend)
 
 
 def _run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
@@ -103,7 +106,7 @@ def _run(call: Call, backend: str | None = None) -> Tensor | tuple[Tensor, ...]:
     reason = named.refusal(call)
     if reason is not None:
         raise BackendRefusal(f"backend {name!r} cannot run this call: {reason}")
-    return BACKENDS["segment"].run(call) if _is_empty(call) else _isolated(named, call)
+    return BACKENDS[ANY_CALL].run(call) if _is_empty(call) else _isolated(named, call)
 
 
 def _isolated(backend: Backend, call: Call) -> Tensor | tuple[Tensor, ...]:
@@ -123,7 +126,7 @@ def _is_empty(call: Call) -> bool:
 
 
 def _choice(call: Call) -> str:
-    return "segment" if _is_empty(call) else cheapest(call)
+    return ANY_CALL if _is_empty(call) else cheapest(call)
 
 
 def _choice_compiled(call: Call) -> str:

@@ -1,12 +1,18 @@
 """The planner: predict every backend's time from bytes and operations, take the cheapest that does not refuse."""
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+import torch
+
+from edgewise.graphs.tracing import is_traced
+from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
-from edgewise.kernels.choose.machines import speeds
+from edgewise.kernels.choose.machines import Machine, speeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,7 @@ def candidates(call: Call) -> list[Candidate]:
     listed = []
     for name, backend in BACKENDS.items():
         reason = backend.refusal(call)
-        seconds = None if reason is not None else machine.seconds(backend.cost(call))
+        seconds = None if reason is not None else _seconds(backend, call, machine)
         listed.append(Candidate(name, seconds, reason, reason is None and not backend.is_chosen_for(call)))
     return sorted(listed, key=lambda one: (one.seconds is None, one.by_name, one.seconds))
 
@@ -75,7 +81,7 @@ def cheapest(call: Call, isolating: bool = False) -> str:
         if not getattr(backend.takes, call.verb) or (absent and (need is None or need.warn is None)):
             continue
         if (absent or backend.is_chosen_on(device)) and backend.refusal_at_sight(call) is None:
-            seconds, among = machine.seconds(backend.cost(call)), missed if absent else able
+            seconds, among = _seconds(backend, call, machine), missed if absent else able
             # A sort that the compiler can follow where the seconds depend on a size that it does not know.
             among.insert(sum(1 for other, _ in among if other <= seconds), (seconds, name))
     best = _first(able, call, isolating)
@@ -84,6 +90,24 @@ def cheapest(call: Call, isolating: bool = False) -> str:
         if warn is not None and seconds < best[0] and not BACKENDS[name].cannot_count(call.graph):
             warn()
     return best[1]
+
+
+def _seconds(backend: Backend, call: Call, machine: Machine) -> float:
+    """What a call is predicted to take; of a backend without costs what it takes, or ∞ where nothing can be run."""
+    if backend.cost is not None:
+        return machine.seconds(backend.cost(call))
+    device = call.graph.device
+    absent = backend.need is not None and not backend.need.present()
+    if absent or is_traced() or any(x.is_meta for x in call.tensors()):
+        return math.inf
+    cuda = device.type == "cuda"
+    with torch.no_grad(), torch.random.fork_rng([device] if cuda else []):
+        for _ in range(2):  # the first may compile
+            start = time.perf_counter()
+            backend.run(call)
+            if cuda:
+                torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 def _first(able: Sequence[tuple[float, str]], call: Call, isolating: bool) -> tuple[float, str]:
