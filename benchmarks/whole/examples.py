@@ -31,7 +31,7 @@ from torch import Tensor
 import edgewise
 from benchmarks.inputs import power_law
 from benchmarks.memory import peak_above
-from edgewise.interop import NeighborLoader, conversion
+from edgewise.interop import GraphLoader, conversion
 
 ROUNDS = 7
 DRAWN = {"nodes": 20_000, "edges": 140_000, "reddit's edges": 200_000, "proteins": 2_400, "their edges": 60_000}
@@ -47,7 +47,7 @@ class Example:
     """
 
     about: str
-    line: str = "edgewise.convert(model, optimizer)"
+    line: str = "edgewise.convert(model)"
     compiled: str = "model = torch.compile(model)"
     output: str = "model(data.x, data.edge_index)"
     train: str = "train()"
@@ -74,7 +74,6 @@ EXAMPLES = {
     ),
     "mutag_gin": Example(
         "GIN, molecules of MUTAG",
-        line="edgewise.convert(model, train_loader, optimizer)",
         output="[model(b.x, b.edge_index, b.batch) for b in test_loader][0]",
     ),
     "ppi": Example("GAT, protein graphs", output="model(train_dataset[0].x, train_dataset[0].edge_index)"),
@@ -151,10 +150,10 @@ def entities(*_: Any, **__: Any) -> Drawn:
 
 def in_process(
     *args: Any, num_workers: int = 0, persistent_workers: bool = False, disjoint: bool = False, **named: Any
-) -> NeighborLoader:
+) -> GraphLoader:
     """Our loader in place of theirs, which needs pyg-lib, without processes of its own."""
     assert not disjoint
-    return NeighborLoader(*args, **named)
+    return GraphLoader(*args, **named)
 
 
 STAND_INS = {

@@ -98,7 +98,6 @@ def test_the_circle_checker_sees_files_and_folders_that_import_each_other(module
 KNOWN = [  # what is left to untangle
     {"edgewise.apps.command", "edgewise.apps.tuning"},
     {"edgewise.graphs.exchange", "edgewise.graphs.graph", "edgewise.graphs.store"},
-    {"edgewise.interop.dropout", "edgewise.interop.geometric"},
     {f"edgewise.tasks.{name}" for name in ("graphs", "links", "nodes", "own", "text")},
     {"edgewise.training.optimizers", "edgewise.training.ranks"},
 ]

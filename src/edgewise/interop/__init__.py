@@ -3,5 +3,5 @@
 from edgewise.interop.converting import Conversion as Conversion
 from edgewise.interop.converting import conversion as conversion
 from edgewise.interop.converting import convert as convert
-from edgewise.interop.geometric.loader import NeighborLoader as NeighborLoader
 from edgewise.interop.huggingface import register_attention as register_attention
+from edgewise.interop.loader import GraphLoader as GraphLoader

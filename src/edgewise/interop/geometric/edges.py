@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
-from edgewise.interop.geometric.members import members_of
-from edgewise.interop.later.tensor import Later
-from edgewise.interop.twin import is_plain
+from edgewise.interop.twin import is_plain, origin
 from edgewise.kernels.messages import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
 WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
@@ -23,9 +23,22 @@ WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
 @per_tensor
 def graph_of(edge_index: Tensor, senders: int, receivers: int) -> Graph:
     """The graph of an edge_index [2, E]: row 0 the senders, row 1 the receivers."""
-    members = members_of(edge_index)
-    batch = members.graph() if members is not None and members.nodes.total == senders == receivers else None
-    return Graph.from_edge_index(edge_index, senders, receivers) if batch is None else batch
+    return Graph.from_edge_index(edge_index, senders, receivers)
+
+
+_last: WeakKeyDictionary[nn.Module, Tensor] = WeakKeyDictionary()
+
+
+def graph_again(layer: nn.Module, edge_index: Tensor, senders: int, receivers: int) -> Graph:
+    """The same, also of equal edges in a new tensor, such as layers make that normalise their edges at every call."""
+    known, last = graph_of.found(edge_index, senders, receivers), _last.get(layer)
+    if known is not None:
+        return known
+    if last is None or last.device != edge_index.device or not torch.equal(last, edge_index):
+        last = edge_index
+        if not edge_index.is_inference():
+            _last[layer] = edge_index
+    return graph_of(last, senders, receivers)
 
 
 @per_tensor
@@ -40,7 +53,7 @@ def looped(edge_index: Tensor, senders: int, receivers: int) -> Graph:
 
 
 @cached
-def in_order(graph: Graph) -> bool:
+def _in_order(graph: Graph) -> bool:
     """Whether the caller's order of the edges is the graph's."""
     order = graph._order
     return order is None or torch.equal(order, torch.arange(len(order), device=order.device))
@@ -53,7 +66,7 @@ def _sorted(e: Tensor, order: Tensor) -> Tensor:
 
 def rows_of(graph: Graph, e: Tensor) -> Tensor:
     """The values of edges in the graph's order; those that nothing trains are sorted once."""
-    if in_order(graph) or graph._order is None:
+    if graph._order is None or _in_order(graph):
         return e
     return graph.sort_edges(e) if e.requires_grad else _sorted(e, graph._order)
 
@@ -63,19 +76,8 @@ def has_rows(edge_index: Tensor, e: Tensor) -> bool:
     return e.shape[:1] == edge_index.shape[1:]
 
 
-def callers(graph: Graph, t: Tensor) -> Tensor:
-    """An edge tensor of the graph in the caller's order."""
-    return t if graph._order is None else torch.empty_like(t).index_copy(0, graph._order, t)
-
-
-def looped_rows(graph: Graph, e: Tensor, edge_index: Tensor, fill: Any) -> Tensor:
+def looped_rows(e: Tensor, edge_index: Tensor, senders: int, receivers: int, fill: Any) -> Tensor:
     """The values of the edges of a `looped` graph: those of loops are `fill`, a number, a tensor or a reduction."""
-    if e.requires_grad or isinstance(fill, Tensor):
-        return _with_loops(e, edge_index, graph.num_senders, graph.num_receivers, fill)
-    return _kept_with_loops(e, edge_index, graph.num_senders, graph.num_receivers, fill)
-
-
-def _with_loops(e: Tensor, edge_index: Tensor, senders: int, receivers: int, fill: Any) -> Tensor:
     from torch_geometric.utils import add_self_loops, remove_self_loops
 
     index, e = remove_self_loops(edge_index, e)
@@ -83,34 +85,38 @@ def _with_loops(e: Tensor, edge_index: Tensor, senders: int, receivers: int, fil
     return looped(edge_index, senders, receivers).sort_edges(e)
 
 
-_kept_with_loops = per_tensor(_with_loops)
+constant_looped_rows = per_tensor(looped_rows)
 
 
-def is_watched(layer: Any) -> bool:
-    """Whether somebody looks into the layer's message passing, or has put another method or aggregation in place."""
-    own, aggregation = layer.__dict__, layer.aggr_module
-    usual = REDUCTIONS.get(layer.aggr) if isinstance(layer.aggr, str) else None
-    replaced = usual is not None and type(aggregation).__name__ != f"{usual.title()}Aggregation"
-    return bool(layer.explain) or any(map(own.get, WATCHED)) or replaced or has_hooks(aggregation)
+def is_linear(layer: Any) -> bool:
+    """Whether calling a layer does nothing but x Wᵀ + b."""
+    plain = origin(type(layer)) in LINEAR and not has_hooks(layer)
+    return plain and not isinstance(layer.weight, nn.parameter.UninitializedParameter)
 
 
-def sides(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
-    """(x of the senders, x of the receivers); None for a call that is left to PyTorch Geometric."""
+def ends(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
+    """(x of the senders, x of the receivers), flat; None for a call that is left to PyTorch Geometric."""
     both = (x, x) if isinstance(x, Tensor) else tuple(x)
-    dense = (t for t in (edge_index, *both) if not isinstance(t, Later))
-    if is_watched(layer) or not is_plain(*dense) or any(t.dim() < 2 for t in both):
+    if len(both) != 2 or not is_plain(edge_index, *both) or edge_index.dim() != 2 or any(t.dim() != 2 for t in both):
         return None
-    if any(layer.node_dim not in (-2, t.dim() - 2) for t in both):
-        return None
-    if size is not None and tuple(size) != (both[0].size(-2), both[1].size(-2)):
-        return None
-    return both[0], both[1]
+    return both if size is None or tuple(size) == (len(both[0]), len(both[1])) else None
 
 
 def refusal(layer: Any, *reductions: str) -> str | None:
-    """Why PyTorch Geometric's options for all layers leave no twin."""
+    """Why a layer of PyTorch Geometric is left to its own code: its options, or somebody who looks at its messages."""
     if layer.flow != "source_to_target":
         return f"flow={layer.flow!r}"
     if layer.aggr not in reductions:
         return f"aggr={layer.aggr if isinstance(layer.aggr, str) else type(layer.aggr_module).__name__}"
-    return f"decomposed_layers={layer.decomposed_layers}" if layer.decomposed_layers > 1 else None
+    if layer.decomposed_layers > 1:
+        return f"decomposed_layers={layer.decomposed_layers}"
+    replaced = type(layer.aggr_module).__name__ != f"{REDUCTIONS[layer.aggr].title()}Aggregation"
+    return "an aggregation of its own" if replaced else watched(layer)
+
+
+def watched(layer: Any) -> str | None:
+    """Who looks into a layer's message passing, or has put a method of their own there."""
+    if layer.explain:
+        return "an explainer"
+    own = [name for name in WATCHED if layer.__dict__.get(name)]
+    return f"a {own[0]} of its own" if own else "hooks of its aggregation" if has_hooks(layer.aggr_module) else None

@@ -1,1 +1,0 @@
-"""Tensors whose numbers are computed when they are read, so that what nobody reads is never computed."""
