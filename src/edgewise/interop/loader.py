@@ -108,9 +108,9 @@ class GraphLoader(DataLoader):  # type: ignore[type-arg]
             graph = Graph.from_edge_index(index, len(n_id))
             edges = graph.sort_edges(edges)
             taken = drawn | {"graph": graph.to(self.device), "e_id": edges}
-            rows = {self.graph.num_edges: edges} | {self.num_nodes: n_id}  # nodes where both are as many
+            places = {self.graph.num_edges: edges} | {self.num_nodes: n_id}  # nodes where both are as many
             for name, value in self.data.items():
-                chosen = rows.get(len(value)) if isinstance(value, Tensor) and value.dim() else None
+                chosen = places.get(len(value)) if isinstance(value, Tensor) and value.dim() else None
                 taken.setdefault(name, value if chosen is None else value[chosen.to(value.device)])
             return taken
         e_id = edges if self.graph._order is None else self.graph._order[edges]
