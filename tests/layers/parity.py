@@ -1,13 +1,21 @@
 """Compare a layer with a peer of the same weights: outputs, and gradients to the inputs and to every weight."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgewise import Graph
 
 EXACT = 1e-9
+
+
+def each(*lists: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Cases in which each value of each parameter occurs: as many as the longest list, the others in turn."""
+    values = [list(one) for one in lists]
+    return [tuple(one[n % len(one)] for one in values) for n in range(max(map(len, values)))]
 
 
 def messy_graph() -> Graph:
@@ -37,3 +45,16 @@ def assert_parity(
 
 def leaf(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+class LargestTensor(TorchDispatchMode):
+    """The number of entries of the largest tensor that any operation makes, of a sparse one those that it stores."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            entries = result.numel() if result.layout is torch.strided else result._nnz()
+            self.entries = max(self.entries, entries)
+        return result

@@ -1,7 +1,5 @@
 """Mistakes in Python, and the errors that name what would be right."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +9,7 @@ import torch
 from edgewise import Dot, Graph, aggregate, attend, causal, collect, ends, explain, export, load, plan, sample_neighbors
 from edgewise.errors import EdgewiseError, GraphError, ShapeError
 from edgewise.graphs import cut_links, importance, sample_non_links
-from edgewise.layers import GAT, GCN, GIN, LAYERS, MLP, GATv2, MultiHeadAttention, SAGEMean
+from edgewise.layers import GCN, LAYERS
 
 GRAPH, X, Q = causal(4), torch.randn(4, 3), torch.randn(4, 2, 3)
 EDGES = torch.tensor([[0, 1, 2], [1, 2, 3]])
@@ -95,25 +93,6 @@ def test_something_else_in_the_place_of_a_score(score: Any, what: str) -> None:
         attend(GRAPH, Q, Q, Q, score)
 
 
-NAMED = [GCN(3, 2), GAT(3, 2), GATv2(3, 2), SAGEMean(3, 2), GIN(MLP([3, 2])), MultiHeadAttention(3, 1)]
-
-
-@pytest.mark.parametrize("layer", NAMED, ids=lambda layer: type(layer).__name__)
-def test_a_layer_called_with_swapped_arguments_or_an_edge_index(layer: Any) -> None:
-    with pytest.raises(EdgewiseError, match="the graph comes first"):
-        layer(X, GRAPH)
-    with pytest.raises(EdgewiseError, match=r"Graph\.from_edge_index"):
-        layer(EDGES, X)
-
-
-@pytest.mark.parametrize("layer", NAMED, ids=lambda layer: type(layer).__name__)
-def test_features_of_another_width_of_numbers(layer: Any) -> None:
-    with pytest.raises(ShapeError, match=r"float64 and this layer's weights float32: hand over x.to\(torch.float32\)"):
-        layer(GRAPH, X.double())
-    layer.double()(GRAPH, X.double())
-    layer.float()
-
-
 def test_a_graph_is_no_tensor_and_says_so() -> None:
     assert not hasattr(GRAPH, "shape")
     assert getattr(GRAPH, "dtype", None) is None
@@ -121,17 +100,7 @@ def test_a_graph_is_no_tensor_and_says_so() -> None:
         GRAPH.shape  # noqa: B018
 
 
-def test_a_star_imports_all_public_names() -> None:
-    code = "from edgewise import *; causal, attend, Graph, convert, LAYERS"
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-    assert len(LAYERS) > 10
-    assert isinstance(GRAPH, Graph)
-
-
-READERS = [
-    *("BahdanauAttention", "GraphAttention", "HopfieldAttention", "HopfieldLookup", "LSHAttention", "LinearAttention"),
-    *("MultiHeadAttention", "PerformerAttention", "T5Attention", "AttentionReadout", "FirstReadout", "PPGN", "I2GNN"),
-]
+READERS = ["GCN", "GAT", "GIN", "MultiHeadAttention", "FirstReadout", "PPGN"]
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -1,11 +1,9 @@
 """Kernel regression against its equation, and against the cubic of the same points."""
 
-import math
-
 import pytest
 import torch
 
-from edgewise import ConfigError, Gaussian, attend, complete
+from edgewise import complete
 from edgewise.layers import KernelRegression
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -26,21 +24,3 @@ def test_sigma_goes_from_the_nearest_value_to_the_mean():
     x, v = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([[1.0], [2.0], [6.0]])
     assert torch.allclose(KernelRegression(1e-2)(complete(3), x, v), v)
     assert torch.allclose(KernelRegression(1e4)(complete(3), x, v), torch.full((3, 1), 3.0), atol=1e-4)
-
-
-def test_with_more_points_it_comes_nearer_to_the_function():
-    """Universal consistency, with σ ~ n^(-1/5) and noise of 0.5."""
-    errors = []
-    for n in (100, 1000, 10_000):
-        places, grid = torch.rand(n, 1) * 3, torch.linspace(0.2, 2.8, 100)[:, None]
-        values = torch.sin(2 * math.pi * places) + 0.5 * torch.randn(n, 1)
-        score = Gaussian(0.2 * n ** (-1 / 5))
-        fit = attend(complete(100, n), grid[:, None], places[:, None], values[:, None], score)[:, 0]
-        errors.append((fit - torch.sin(2 * math.pi * grid)).square().mean().item())
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]
-
-
-@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan])
-def test_sigma_must_be_positive(sigma):
-    with pytest.raises(ConfigError, match="sigma must be a finite number, above 0"):
-        KernelRegression(sigma)

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise import Graph, ShapeError, causal, complete
 from edgewise.graphs import blocks
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.layers import (
@@ -110,15 +110,6 @@ def test_rotated_products_depend_on_the_distance_only():
     assert products[0, 0].item() == pytest.approx((q @ k).item())  # distance 0: not turned at all
 
 
-def test_rotation_is_half_split():
-    """As a complex number x_c + i x_{c + d/2}, multiplied by exp(i p θ_c)."""
-    x = leaf(5, 2, 6).detach()
-    theta = 10000 ** (-2 * torch.arange(3, dtype=torch.float64) / 6)
-    turns = torch.polar(torch.ones(5, 3, dtype=torch.float64), torch.arange(5)[:, None] * theta)[:, None]
-    expected = torch.complex(x[..., :3], x[..., 3:]) * turns
-    assert torch.allclose(Rotary(6)(causal(5), x), torch.cat([expected.real, expected.imag], -1), atol=1e-12)
-
-
 def test_rotary_attention_ignores_a_common_shift_and_sees_a_relative_one():
     layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
     x = leaf(4, 8)
@@ -168,14 +159,3 @@ def test_pairs_of_texts_side_by_side_are_each_as_alone(layer):
 def test_blocks_in_a_batch_are_one_member_on_both_sides():
     graph = Graph.batch([blocks([2, 3]), complete(2)])
     assert sender_positions(graph).tolist() == positions(graph).tolist() == [0, 1, 2, 3, 4, 0, 1]
-
-
-@pytest.mark.parametrize("layer", [Sinusoidal, Rotary])
-def test_odd_channels_are_refused(layer):
-    with pytest.raises(ConfigError, match="even"):
-        layer(5)
-
-
-def test_positions_are_counted_once_for_a_graph():
-    graph = causal(5)
-    assert positions(graph) is positions(graph)

@@ -2,11 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise import Graph, causal, complete
 from edgewise.graphs import blocks
 from edgewise.layers import (
     NORMS,
-    BatchNorm,
     FeedForward,
     GatedFeedForward,
     MultiHeadAttention,
@@ -167,46 +166,9 @@ def test_norms_are_their_formulas():
         assert torch.allclose(NORMS[name](5).double()(x), value, atol=1e-12), name
 
 
-def test_batch_norm_runs_on_its_averages_in_evaluation():
-    norm, x = BatchNorm(2), torch.randn(50, 2) * 3 + 1
-    for _ in range(200):
-        norm(x)
-    norm.eval()
-    assert torch.allclose(norm(x).mean(0), torch.zeros(2), atol=1e-3)
-    assert torch.allclose(norm(x[:1]), norm(x)[:1])
-    assert norm(x[:0]).shape == (0, 2)
-
-
-def test_batch_norm_cannot_train_on_one_node():
-    with pytest.raises(ShapeError, match="single node"):
-        BatchNorm(2)(torch.zeros(1, 2))
-    assert BatchNorm(2)(torch.zeros(0, 2)).shape == (0, 2)
-
-
-def test_feed_forward_is_equation_4_13():
-    layer, y = FeedForward(3, 7, "relu").double(), leaf(4, 3)
-    up, down = layer.up, layer.down
-    expected = (y @ up.weight.T + up.bias).clamp(min=0) @ down.weight.T + down.bias
-    assert torch.allclose(layer(y), expected, atol=1e-12)
-
-
 def test_gated_feed_forward_is_swiglu():
     layer, x = GatedFeedForward(3, 7, bias=False).double(), leaf(4, 3)
     w, v = layer.gate_and_value.weight.chunk(2)
     gate = x @ w.T
     expected = (gate * torch.sigmoid(gate) * (x @ v.T)) @ layer.down.weight.T
     assert torch.allclose(layer(x), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_dropout_acts_while_training_only(kind):
-    x = torch.randn(6, 8, dtype=torch.float64)
-    block = _block(kind, dropout=0.5)
-    assert not torch.equal(block(complete(6), x), block(complete(6), x))
-    block.eval()
-    assert torch.equal(block(complete(6), x), block(complete(6), x))
-
-
-def test_unknown_norm_is_refused():
-    with pytest.raises(ConfigError, match="choose one of layer, fine-layer, rms, coarse-rms, batch, none"):
-        _block(PreNormBlock, "group")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import Graph, GraphError, ShapeError, complete
+from edgewise import Graph, GraphError, complete
 from edgewise.layers import MLP, DynamicEdgeConv, EdgeConv
 from layers.parity import assert_parity, leaf, messy_graph
 
@@ -65,25 +65,6 @@ def test_the_graph_changes_with_the_features():
         layer.mlp.linears[0].bias.zero_()
     assert layer(complete(3), torch.tensor([[0.0], [1.0], [5.0]])).flatten().tolist() == [1, 1, 5]
     assert layer(complete(3), torch.tensor([[0.0], [4.0], [5.0]])).flatten().tolist() == [4, 5, 5]
-
-
-def test_members_of_a_batch_do_not_mix():
-    layer, x = DynamicEdgeConv(MLP([10, 4]), k=4).double(), leaf(10, 5)
-    alone = torch.cat([layer(complete(4), x[:4]), layer(complete(6), x[4:])])
-    assert torch.equal(layer(Graph.batch([complete(4), complete(6)]), x), alone)
-
-
-def test_an_empty_leading_batch_gives_an_empty_result():
-    layer, x = DynamicEdgeConv(MLP([10, 4]), k=4), torch.zeros(0, 6, 5, requires_grad=True)
-    y = layer(complete(6), x)
-    y.sum().backward()
-    assert y.shape == (0, 6, 4) and x.grad is not None
-
-
-@pytest.mark.parametrize("layer", [EdgeConv(MLP([6, 4])), DynamicEdgeConv(MLP([6, 4]), k=2)])
-def test_what_does_not_fit_is_refused(layer):
-    with pytest.raises(ShapeError, match="twice those of x"):
-        layer(complete(3), torch.zeros(3, 4))
 
 
 def test_a_feature_that_is_not_finite_is_named():

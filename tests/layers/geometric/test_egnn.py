@@ -2,10 +2,9 @@ import pytest
 import torch
 from torch.nn.functional import silu
 
-from edgewise import Graph, ShapeError
 from edgewise.layers import EGNN, AttentionEGNN, EdgeMLP, MessageNetwork, RadialField, VelocityEGNN
 from edgewise.testing import assert_equivariant
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 from layers.rigid import rotation, translation
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
@@ -64,10 +63,10 @@ def test_a_layer_is_its_equations_written_out(kind):
     assert_parity(Joined(layer), weights, (graph, h, *places, a_ij), expected, [h, *places, a, *layer.parameters()])
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("reflect", [False, True])
-@pytest.mark.parametrize("kind", [EGNN, VelocityEGNN, AttentionEGNN])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "reflect", "seed"),
+    each([EGNN, VelocityEGNN, AttentionEGNN, EGNN], TOLERANCE, [True, False, True], range(4)),
+)
 def test_positions_turn_with_the_input_and_features_stay(kind, reflect, dtype, seed):
     graph, layer = messy_graph(), kind(4, hidden=8).to(dtype)
     R, t = rotation(seed, reflect=reflect).to(dtype), translation(seed).to(dtype)
@@ -80,15 +79,6 @@ def test_positions_turn_with_the_input_and_features_stay(kind, reflect, dtype, s
         *places,
         tolerance=TOLERANCE[dtype],
     )
-
-
-def test_a_permutation_of_the_nodes_permutes_both_results():
-    graph, layer = messy_graph(), EGNN(4, hidden=8).double()
-    perm = torch.randperm(7)
-    h, x = leaf(7, 4).detach(), leaf(7, 3, seed=1).detach()
-    turned = layer(graph.permute(perm), h[perm], x[perm])
-    for found, expected in zip(turned, layer(graph, h, x), strict=True):
-        assert torch.allclose(found, expected[perm], atol=1e-12)
 
 
 def test_the_split_first_map_begins_like_the_whole_one():
@@ -112,26 +102,3 @@ def test_a_periodic_cell_knows_no_edge_of_the_box(layer):
     moved, moved_image = (y[-1] if isinstance(y, tuple) else y for y in (one, other))
     assert torch.allclose(moved - x, moved_image - image, atol=1e-12)
     assert not torch.allclose(moved, (layer(graph, *h, x, *v)[-1] if h else layer(graph, *h, x, *v)), atol=1e-6)
-
-
-def test_nobody_moves_a_lone_particle():
-    alone, x = Graph.from_edge_index([[], []], num_nodes=1), torch.randn(1, 3)
-    assert torch.equal(EGNN(2, 4)(alone, torch.randn(1, 2), x)[1], x)
-
-
-def test_features_of_edges_are_read_where_the_layer_has_a_map_for_them():
-    h, a_ij = torch.randn(3, 4), torch.randn(5, 2)
-    assert EdgeMLP(4, 8, edges=2)(h, a_ij).edges.values is a_ij
-    assert EdgeMLP(4, 8, edges=2)(h).edges is None
-    assert EdgeMLP(4, 8)(h, a_ij).edges is None
-
-
-def test_message_passing_refuses_features_that_it_does_not_read_and_their_lack():
-    graph, h = messy_graph(), leaf(messy_graph().num_receivers, 4).float()
-    a_ij = torch.randn(graph.num_edges, 2)
-    plain = MessageNetwork(4, 8)
-    assert plain(graph, h, a_ij[:, :0]).equal(plain(graph, h))
-    with pytest.raises(ShapeError, match="a layer with edges=2 needs a_ij"):
-        MessageNetwork(4, 8, edges=2)(graph, h)
-    with pytest.raises(ShapeError, match=r"\[\d+, 2\]"):
-        plain(graph, h, a_ij)

@@ -30,11 +30,6 @@ def test_in_a_periodic_cell_the_nearest_image_counts():
     assert near.num_edges == int((nearest <= 1.9).sum())
 
 
-def test_a_cell_of_other_dimensions_is_refused():
-    with pytest.raises(ShapeError, match="3 axes, not \\[2\\]"):
-        displacements(complete(2), torch.zeros(2, 3), torch.ones(2))
-
-
 def test_lengths_have_gradients_everywhere():
     x_ij = torch.tensor([[0.0, 0.0], [3.0, 4.0]], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lengths, x_ij[1:])

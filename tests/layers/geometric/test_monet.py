@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from edgewise import Graph, ShapeError
-from edgewise.layers import DegreeCoordinates, MoNet, SparseFeatures
+from edgewise import Graph
+from edgewise.layers import DegreeCoordinates, MoNet
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -23,23 +23,6 @@ def test_monet_is_pygs(kernels, dimensions):
     expected = peer(x, graph.edge_index(), u)
     layer = MoNet(5, 4, kernels, dimensions).double()
     assert_parity(layer, weights, (graph, x, u), expected, [x, u, *peer.parameters()])
-
-
-def test_it_is_the_equation_pair_by_pair():
-    graph, x, u = messy_graph(), leaf(7, 5), leaf(10, 2, seed=1)
-    layer = MoNet(5, 4, kernels=3).double()
-    thetas = layer.theta.weight.view(3, 4, 5)
-    expected = []
-    for i in range(7):
-        total = torch.zeros(4, dtype=torch.float64)
-        first, last = graph.offsets[i : i + 2].tolist()
-        for k in range(first, last):
-            for theta, mean, deviation in zip(thetas, layer.mean, layer.deviation, strict=True):
-                away = u[k] - mean
-                w = (-0.5 * away @ torch.diag(deviation**-2) @ away).exp()
-                total = total + w * (theta @ x[graph.senders[k]]) / (last - first)
-        expected.append(layer.root.weight @ x[i] + layer.root.bias + total)
-    assert torch.allclose(layer(graph, x, u), torch.stack(expected), atol=1e-10)
 
 
 def test_degree_coordinates_are_those_of_both_ends():
@@ -77,19 +60,6 @@ def test_a_narrow_gaussian_hears_only_neighbours_at_its_mean():
     x = torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64)
     y = layer(star, x, torch.tensor([[4.0], [5.0]], dtype=torch.float64))
     assert torch.allclose(y[0], torch.tensor([10.0], dtype=torch.float64))  # half of 20, nothing of 10
-
-
-def test_sparse_features_give_what_dense_ones_give():
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    dense = torch.rand(7, 5).where(torch.rand(7, 5) < 0.4, 0)
-    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
-    layer = MoNet(5, 4, coordinates=DegreeCoordinates(2))
-    assert torch.allclose(layer(messy_graph(), sparse), layer(messy_graph(), dense), atol=1e-6)
-
-
-def test_coordinates_are_needed():
-    with pytest.raises(ShapeError, match="needs u"):
-        MoNet(5, 4)(messy_graph(), torch.zeros(7, 5))
 
 
 def test_the_two_sides_of_a_pair_may_be_as_many():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, collect
+from edgewise import Graph, collect
 from edgewise.layers import SchNet
 from edgewise.layers.geometric import schnet
 from edgewise.testing import assert_equivariant
@@ -64,8 +64,7 @@ def test_schnet_is_equation_2_written_out():
     assert_parity(layer, weights, (graph, h, x), expected, [h, x, *layer.parameters()])
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("reflect", [False, True])
+@pytest.mark.parametrize(("reflect", "seed"), [(False, 0), (True, 1)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 def test_no_rigid_motion_changes_the_features(reflect, dtype, tolerance, seed):
     graph, layer = messy_graph(), SchNet(4, filters=8, gaussians=10, cutoff=5.0).to(dtype)
@@ -113,9 +112,3 @@ def test_one_filter_serves_both_directions(monkeypatch, cell):
     assert made == [graph.num_edges // 2, graph.num_edges]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("options", [{"cutoff": 0.0}, {"cutoff": float("nan")}, {"gaussians": 1}])
-def test_impossible_filters_are_refused(options):
-    with pytest.raises(ConfigError, match=r"must be a .* number, (above 0|at least)"):
-        SchNet(2, filters=3, **options)

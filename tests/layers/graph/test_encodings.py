@@ -2,7 +2,7 @@ import networkx
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, GraphError, complete
+from edgewise import Graph, GraphError, complete
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
 from edgewise.layers import (
@@ -123,22 +123,6 @@ def test_cliques_are_counted_as_subsets_are(seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_follows_from_the_graph_is_computed_once(kind, monkeypatch):
-    graph = Graph.batch([_lopsided()])
-    layer = kind(4, 3).eval()
-    first = layer(graph, torch.zeros(6, 4))
-    for name in ("component_spectra", "random_walk_returns", "clique_counts"):
-        monkeypatch.setattr(f"edgewise.layers.graph.encodings.{name}", None)
-    assert torch.equal(layer(graph, torch.zeros(6, 4)), first)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_receivers_must_be_the_senders(kind):
     with pytest.raises(GraphError):
         kind(3, 3)(complete(2, 3), torch.zeros(2, 3))
-
-
-@pytest.mark.parametrize("count", [-1, 2.5, True])
-def test_the_number_of_eigenvalues_is_a_whole_number_from_0(count):
-    with pytest.raises(ConfigError, match="count must be"):
-        EigenspaceEncoding(4, count)

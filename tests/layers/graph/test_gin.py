@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import Graph, ShapeError
-from edgewise.layers import GIN, GINE, MLP, SAGEMean, SparseFeatures
+from edgewise.layers import GIN, GINE, MLP, SAGEMean
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -21,32 +21,6 @@ def test_gin_is_pygs():
     }
     expected = peer(x, graph.edge_index())
     assert_parity(GIN(MLP([5, 6, 4])).double(), weights, (graph, x), expected, [x, *peer.parameters()])
-
-
-def test_sparse_features_give_what_dense_ones_give_in_value_and_gradient():
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    dense = torch.rand(7, 5, dtype=torch.float64).where(torch.rand(7, 5) < 0.4, 0)
-    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()), dtype=torch.float64)
-    layer = GIN(MLP([5, 6, 4]), epsilon=0.7).double()
-    weights = dict(layer.named_parameters())
-    expected = layer(messy_graph(), dense)
-    assert_parity(layer, weights, (messy_graph(), sparse), expected, list(layer.parameters()))
-
-
-@pytest.mark.parametrize("kind", ["dense", "batch", "sparse"])
-def test_hooks_of_the_network_are_called(kind):
-    dense = torch.randn(7, 5)
-    every = Graph.from_csr(torch.arange(0, 36, 5), torch.arange(35) % 5, num_senders=5)
-    x = {"dense": dense, "batch": dense[None], "sparse": SparseFeatures(every, dense.flatten())}[kind]
-    layer = GIN(MLP([5, 6, 4]))
-    expected = layer(messy_graph(), x)
-    layer.mlp.register_forward_hook(lambda module, arguments, y: -y)
-    torch.testing.assert_close(layer(messy_graph(), x), -expected)
-
-
-@pytest.mark.parametrize("kind", [GIN, GINE])
-def test_epsilon_may_be_a_whole_number(kind):
-    assert kind(MLP([5, 4]), epsilon=1).epsilon.item() == 1.0
 
 
 def test_sums_tell_multisets_apart_that_means_confuse():

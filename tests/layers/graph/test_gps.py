@@ -63,14 +63,6 @@ def test_a_node_hears_its_whole_graph_and_no_other():
     assert (gradient[7:] == 0).all()
 
 
-def test_dropout_acts_while_training_only():
-    layer = GPS(4, GIN(MLP([4, 4])), MultiHeadAttention(4, 2), FeedForward(4, 8), "layer", dropout=0.5)
-    x = torch.randn(10, 4)
-    assert not torch.equal(layer(BATCH, x), layer(BATCH, x))
-    layer.eval()
-    assert torch.equal(layer(BATCH, x), layer(BATCH, x))
-
-
 @pytest.mark.parametrize(
     "attention",
     [

@@ -59,24 +59,6 @@ def test_linear_reaches_the_words_of_a_learned_bag(sparse: SparseFeatures) -> No
     assert torch.autograd.gradcheck(lambda w: linear(SparseFeatures(sparse.graph, w)), (weight,))
 
 
-def test_linear_is_torchs_linear_for_tensors() -> None:
-    linear, theirs = Linear(4, 5, dtype=torch.float64), torch.nn.Linear(4, 5, dtype=torch.float64)
-    linear.load_state_dict(theirs.state_dict())
-    x = torch.randn(2, 3, 4, dtype=torch.float64)
-    assert torch.equal(linear(x), theirs(x))
-
-
-def test_a_document_without_words_gives_the_bias(sparse: SparseFeatures) -> None:
-    linear = Linear(4, 5, dtype=torch.float64)
-    assert torch.equal(linear(sparse)[1], linear.bias)
-
-
-@pytest.mark.parametrize("x", [torch.ones(2, 3), SparseFeatures.from_scipy(csr_matrix(np.ones((2, 3))))])
-def test_another_width_is_named(x: torch.Tensor | SparseFeatures) -> None:
-    with pytest.raises(ShapeError, match=r"\[2, 3\].*\[\.\.\., 4\]"):
-        Linear(4, 5)(x)
-
-
 def test_one_number_per_word_is_required(sparse: SparseFeatures) -> None:
     with pytest.raises(ShapeError, match=r"\[3\]; expected \[4\]"):
         SparseFeatures(sparse.graph, torch.ones(3))
@@ -91,46 +73,11 @@ def test_dropout_drops_the_same_share_and_keeps_the_mean() -> None:
         assert values.mean().item() == pytest.approx(1, abs=0.03)
 
 
-def test_dropout_does_nothing_outside_training(sparse: SparseFeatures) -> None:
-    assert dropout(sparse, 0.5, training=False) is sparse
-    assert dropout(sparse, 0.0, training=True) is sparse
-
-
 def test_to_changes_the_dtype_and_keeps_the_graph(sparse: SparseFeatures) -> None:
     single = sparse.to(dtype=torch.float32)
     assert single.dtype == torch.float32
     assert single.graph is sparse.graph
     assert sparse.to("cpu").graph.device == torch.device("cpu")
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3)])
-def test_parts_are_those_of_the_whole_with_their_gradients(bias: bool, shape: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
-    linear = Linear(3, 6, bias=bias).double()
-    x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
-    leaves = [x, *linear.parameters()]
-    d = [torch.randn(*shape[:-1], 2, dtype=torch.float64) for _ in range(3)]
-    for used in ([0, 1, 2], [0, 2], [1]):
-        found, expected = (
-            torch.autograd.grad([parts[n] for n in used], leaves, [d[n] for n in used])
-            for parts in (linear.parts(x, 3), linear(x).chunk(3, -1))
-        )
-        assert all(torch.allclose(a, b) for a, b in zip(found, expected, strict=True))
-    torch.testing.assert_close(torch.cat(linear.parts(x, 3), -1), linear(x))
-    assert all(part.is_contiguous() for part in linear.parts(x, 3))
-    assert torch.autograd.gradgradcheck(lambda *_: torch.cat(linear.parts(x, 3), -1), leaves)
-
-
-def test_parts_call_hooks_and_read_sparse_features(sparse: SparseFeatures) -> None:
-    linear, ran = Linear(4, 2).double(), []
-    linear.register_forward_hook(lambda *_: ran.append(1))
-    parts = linear.parts(DENSE, 2), linear.parts(sparse, 2)
-    assert ran == [1, 1] and all(map(torch.allclose, *parts))
-    with pytest.raises(ShapeError, match="2 numbers are no 3 equal parts"):
-        linear.parts(DENSE, 3)
-    with pytest.raises(ShapeError, match="this layer's weights float64"):
-        Linear(4, 2).double().parts(DENSE.float(), 2)
 
 
 def test_rows_of_sparse_features_are_those_of_the_dense_ones():

@@ -68,11 +68,9 @@ def test_sampled_hops_have_gradients(name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_sides_that_do_not_fit_are_refused(name):
     layer = LAYERS[name]().double()
-    with pytest.raises(ShapeError):
-        layer(GRAPH, (leaf(4, 4), leaf(4, 4)))
-    if name != "gcn":  # which reads the senders alone
+    for receivers in (4, 5)[: 1 if name == "gcn" else 2]:  # which reads the senders alone
         with pytest.raises(ShapeError):
-            layer(GRAPH, (leaf(5, 4), leaf(5, 4)))
+            layer(GRAPH, (leaf(receivers, 4), leaf(receivers, 4)))
     with pytest.raises(ShapeError, match=r"a pair, \(x_receivers, x_senders\)"):
         layer(Graph.from_edge_index([[0], [3]], num_nodes=2, num_receivers=4), leaf(2, 4))
 

@@ -34,7 +34,3 @@ def test_the_compiler_leaves_it_and_what_it_calls_alone() -> None:
         assert torch.equal(around(torch.tensor([1.0 * n])), torch.tensor([2.0 * n + 1]))
         assert seen == [False, False]
     assert len(graphs) == 2, "one before it, one after"
-
-
-def test_it_keeps_its_name() -> None:
-    assert (doubled.__name__, doubled.__doc__) == ("doubled", "Twice x.")

@@ -78,15 +78,6 @@ def test_numbering_and_neighbours_in_the_batch_do_not_matter():
     assert torch.allclose(both.cut[1:], alone.cut) and both.graph.sizes.tolist() == [2, 2]
 
 
-def test_two_inputs_on_one_graph():
-    graph, x, s = symmetric(7, 12, 0), leaf(2, 7, 3), leaf(2, 7, 4, seed=1).softmax(-1)
-    both = min_cut_pool(graph, x, s)
-    for n in range(2):
-        one = min_cut_pool(graph, x[n], s[n])
-        for ours, alone in zip(both[1:], one[1:], strict=True):
-            assert torch.allclose(ours[n], alone)
-
-
 def test_graphs_without_edges_or_nodes_have_finite_gradients():
     empty = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=0)
     bare = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)

@@ -122,18 +122,6 @@ def test_compiled_sparse_batched_and_of_two_sides() -> None:
         torch.testing.assert_close(one(hop, (x[:5], x), e[inner], (types[:5], types)), whole[:5])
 
 
-def test_gradients_are_those_of_differences() -> None:
-    _, graph, x, e, types = made(3)
-    layer = HGT(3, 3, RELATIONS, 3).double()
-    names, weights = zip(*layer.named_parameters(), strict=True)
-
-    def run(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (graph, x, e, types))
-
-    assert torch.autograd.gradcheck(run, (x.requires_grad_(), *weights), fast_mode=True)
-    assert torch.autograd.gradgradcheck(run, (x, *weights), fast_mode=True)
-
-
 def test_what_does_not_fit_is_said() -> None:
     layer, graph, x, e, types = made(4)
     with pytest.raises(ShapeError, match="this layer has 5 relations: hand over that of each edge"):

@@ -90,21 +90,6 @@ def test_compiled_sparse_batched_and_of_two_sides() -> None:
         layer(Graph.from_edge_index([[0], [3]], 2, 4), x[:2], e[:1])
 
 
-def test_gradients_are_those_of_differences() -> None:
-    index, kinds, x = drawn(3)
-    graph = Graph.from_edge_index(index[:, :20], NODES)
-    e = graph.sort_edges(kinds[:20])
-    for bases in (0, 2):
-        layer = RGAT(3, 2, RELATIONS, 2, bases).double()
-        names, weights = zip(*layer.named_parameters(), strict=True)
-
-        def run(x: torch.Tensor, *weights: torch.Tensor, layer: RGAT = layer, names: Any = names) -> torch.Tensor:
-            return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (graph, x, e))
-
-        assert torch.autograd.gradcheck(run, (x.requires_grad_(), *weights))
-        assert torch.autograd.gradgradcheck(run, (x, *weights), fast_mode=True)
-
-
 def test_what_does_not_fit_is_said() -> None:
     layer = RGAT(3, 4, RELATIONS).double()
     index, kinds, x = drawn()

@@ -92,18 +92,6 @@ def test_two_kinds_of_nodes_sparse_features_and_nothing(bases: int) -> None:
     assert layer(Graph.from_edge_index([[], []], 0), x[:0], e[:0]).shape == (0, 4)
 
 
-def test_gradients_are_those_of_differences() -> None:
-    index, kinds, x = drawn(3)
-    graph = Graph.from_edge_index(index, NODES)
-    for bases in (0, 2):
-        layer = RGCN(3, 2, RELATIONS, bases).double()
-        e = torch.rand(EDGES, RELATIONS, dtype=torch.float64) + 0.1
-        given = x.clone().requires_grad_(), e.requires_grad_()
-        assert torch.autograd.gradcheck(lambda x, e, layer=layer: layer(graph, x, e), given)
-        kind = graph.sort_edges(kinds)
-        assert torch.autograd.gradcheck(lambda x, layer=layer, kind=kind: layer(graph, x, kind), given[:1])
-
-
 def test_what_does_not_fit_is_said() -> None:
     layer, _ = pair(0)
     index, kinds, x = drawn()
