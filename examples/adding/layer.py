@@ -1,14 +1,16 @@
 """A lazy random walk: every node stays where it is or goes to one of its neighbours."""
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from edgewise.configuration import Count
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.sides import NodeRows
 
 
-class LazyWalk(nn.Module):
+class LazyWalk(Layer):
     """One step of a lazy random walk, then a linear map.
 
     Equation    y_i = ½ (x_i + 1/|N(i)| Σ_{j ∈ N(i)} x_j) W + b
@@ -18,6 +20,7 @@ class LazyWalk(nn.Module):
     Cost        time O(E inputs + N inputs outputs); memory O(N (inputs + outputs))
 
     Example
+        >>> import torch
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> layer = LazyWalk(1, 1)
         >>> for p in layer.parameters(): _ = p.data.fill_(1.0)
@@ -25,15 +28,13 @@ class LazyWalk(nn.Module):
         [[4.0], [4.0]]
     """
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: Count, outputs: Count) -> None:
         super().__init__()
         self.linear = Linear(inputs, outputs)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        y: Tensor = self.linear(0.5 * (x + aggregate(graph, x, reduce="mean")))
-        return y
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
+        return self.linear(0.5 * (x + aggregate(graph, x, reduce="mean")))
 
     @staticmethod
-    def example() -> tuple[nn.Module, Graph, tuple[Tensor, ...]]:
-        edges = [[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]]
-        return LazyWalk(3, 2), Graph.from_edge_index(edges, num_nodes=5), (torch.randn(5, 3),)
+    def example() -> Example:
+        return small_example(LazyWalk(3, 2))

@@ -17,7 +17,7 @@ import edgewise.layers as public
 from edgewise import Graph
 from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.layers import LAYERS, MLP, SparseFeatures
-from edgewise.layers.plain.examples import example_graph
+from edgewise.layers.plain.layer import example_graph
 
 GRAPH, NODES, EDGES = example_graph(), 5, 7
 X, E, POSITIONS = torch.randn(NODES, 4), torch.randn(EDGES, 2), torch.randn(NODES, 3)

@@ -4,7 +4,7 @@ from torch.nn import functional
 
 from edgewise import Graph, causal
 from edgewise.layers import AngularHash, LSHAttention, SAGEMean
-from edgewise.layers.plain.unit import unit
+from edgewise.layers.plain.linear import unit
 from edgewise.models import GNN, Features, GNNSettings
 
 

@@ -14,8 +14,7 @@ from edgewise.kernels import Dot, attend
 from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.positions import Rotary, sender_positions
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear, check_dense, check_features
 from edgewise.layers.plain.sides import check_nodes
 
@@ -125,8 +124,6 @@ class MultiHeadAttention(Layer):
                 projection = [W_Q ‖ W_K ‖ W_V]ᵀ, so that self-attention is one matrix product;
                 key_value_heads = heads of keys and values, each shared by a group of query heads
     Shapes      x [*, I, d_model] (, senders [*, J, d_model]), or a pair of both -> [*, I, d_model]
-    Errors      ConfigError for heads that do not divide the width, or key/value heads that do not divide the heads;
-                ShapeError when x or senders do not fit the graph, or the cache does not
     Edge cases  a receiver without senders gets W_O's bias; the graph alone decides on masks and on self-loops.
                 With `cache`, x holds the new positions only and the graph is pattern(total).rows(total - new, total)
     Cost        time O((I + J) d_model² + E d_model); memory O((I + J) d_model + E H) or less, by backend
@@ -275,7 +272,6 @@ class GroupedAttention(PositionalAttention, Generic[Grouping]):
 
     Symbols     grouping = the module that says which nodes belong together (default: `default_grouping()`);
                 size = nodes of a group; otherwise as MultiHeadAttention
-    Errors      ConfigError as MultiHeadAttention, or for a size below 1
     """
 
     grouping: Grouping

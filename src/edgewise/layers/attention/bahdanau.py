@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Count
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import EdgeBias, Uniform, attend, ends
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Dense, Linear
 from edgewise.layers.plain.sides import NodeRows
 
@@ -20,7 +19,6 @@ class BahdanauAttention(Layer):
     Equation    s_ij = vᵀ tanh(W x_i + U h_j);  c_i = Σ_{j ∈ N(i)} softmax_j(s_ij) h_j
     Symbols     query = W; key = U, b; score = v; senders = h, hidden channels of the small network: `hidden`
     Shapes      x [*, I, width], senders [*, J, memory] -> [*, I, memory]
-    Errors      ConfigError for sizes below 1; ShapeError where x or senders do not fit the graph
     Edge cases  a receiver without senders gets 0
     Cost        time O((I width + J memory) hidden + E (hidden + memory)), memory O(E hidden): tanh comes after the sum,
                 so that the score of an edge is no product of its ends

@@ -16,8 +16,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import SparseRows
 
@@ -254,7 +253,6 @@ class HopfieldPooling(Layer):
                 z_g = W_O Σ_{i ∈ V_g} softmax_i(β ξ·k_i) v_i
     Symbols     query [H, C] = q, learned; k, v = x W_K, x W_V in `projection`; output = W_O; beta = β (None: 1 / √C)
     Shapes      x [*, N, width] -> [*, G, width] for a batch of G graphs; one graph is a batch of one
-    Errors      ConfigError for heads that do not divide the width, or fewer than one step
     Edge cases  a graph without nodes gives the output bias
     Cost        O(N width²) and O(steps N width)
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, §3
@@ -299,7 +297,6 @@ class HopfieldLookup(Layer):
     Equation    z_i = Σ_m softmax_m(β q_i·k_m) v_m,  q = x W_Q, after steps − 1 steps of retrieval among the k
     Symbols     keys, values [memories, H, C] = k, v; query = W_Qᵀ; beta = β (None: 1 / √C)
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width, or fewer than one step or memory
     Edge cases  the graph's edges do not matter: nodes attend to the memory, not to one another
     Cost        O(N width²) and O(steps N memories width)
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, §3

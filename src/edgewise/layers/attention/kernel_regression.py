@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Positive
 from edgewise.graphs import Graph, causal
 from edgewise.kernels import Gaussian, attend
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.sides import NodeRows
 
 
@@ -17,7 +16,6 @@ class KernelRegression(Layer):
     Equation    v̂_i = Σ_{j ∈ N(i)} a(q_i, k_j) v_j,  a(q_i, k_j) ∝ exp(−‖q_i − k_j‖² / 2σ²), adding up to 1    (4.1)
     Symbols     x = q of the receivers and k of the senders; v = v; sigma = σ, positive, learned through `log_sigma`
     Shapes      x [*, N, C], v [*, N, D] -> [*, N, D]; the graph says which values a node may use
-    Errors      ConfigError for a sigma that is not positive; ShapeError where x or v do not fit the graph
     Edge cases  a node without senders gets 0; a small σ leads to the nearest value, a large one to the
                 mean. Without self-loops it is the leave-one-out estimate, by which σ can be learned
     Cost        O(E (C + D))

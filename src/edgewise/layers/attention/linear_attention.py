@@ -20,8 +20,7 @@ from edgewise.kernels import Kernel
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadAttention, RecurrentState
 from edgewise.layers.attention.positions import Rotary
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Wide
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.uncompiled import uncompiled
@@ -35,7 +34,6 @@ class LinearAttention(MultiHeadAttention):
     Equation    y_i = φ(q_i)ᵀ Σ_{j ∈ N(i)} φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_{j ∈ N(i)} φ(k_j)    (5),   φ(x) = elu(x) + 1    (7)
     Symbols     features = φ; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention
     Edge cases  no senders: the output bias. The cache is a `RecurrentState` on a causal graph, else a `KeyValueCache`
     Cost        time O((I + J) width² + (I + J) H F C) and memory O((I + J) width) on complete and causal graphs, for F
                 features a head; edge by edge on others: O(E H F)
@@ -107,7 +105,6 @@ class PositiveFeatures(Layer):
     Equation    φ(x) = exp(−‖x‖² / 2) / √m · (exp(ω_1·x), ..., exp(ω_m·x)),  ω ~ N(0, I)    (Lemma 1)
     Symbols     count = m; omega [m, C] = ω; orthogonal = ω in blocks at right angles, which lowers the variance
     Shapes      x [..., C] -> [..., m]
-    Errors      ConfigError for a count below 1
     Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m: none overflows; in float32 all may underflow from ‖x‖ ≈ 20 on
     Cost        O(m C) for each x
     Differs     no maximum over the keys and no ε: they would let a token depend on later ones, or bias the mean
@@ -204,7 +201,6 @@ class PerformerAttention(LinearAttention):
     Equation    y_i = φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j) v_jᵀ / φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j),  q̃ = q / C^(1/4), k̃ = k / C^(1/4)
     Symbols     random = φ (default: PositiveFeatures(C)); otherwise as LinearAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention
     Edge cases  a receiver without senders gets the output bias. While training, ω is drawn anew every `REDRAW` calls;
                 the draws follow from a number saved with the weights, so that a resumed run draws the same, and a call
                 that `torch.utils.checkpoint` runs once more has those that it had

@@ -11,13 +11,11 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Gathered, Graph, alike, causal
 from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
-from edgewise.layers.plain.linear import Linear
+from edgewise.layers.plain.layer import Example, Layer
+from edgewise.layers.plain.linear import Linear, unit
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.layers.plain.uncompiled import uncompiled
-from edgewise.layers.plain.unit import unit
 
 
 class AngularHash(Layer):
@@ -26,7 +24,6 @@ class AngularHash(Layer):
     Equation    h_r(x) = argmax([x R_r ; −x R_r]),  R_r [C, buckets / 2] ~ N(0, 1)
     Symbols     rotations [rounds, C, buckets / 2] = R
     Shapes      x [..., N, C] -> [..., rounds, N] int64, 0 to buckets − 1
-    Errors      ConfigError for an odd number of buckets other than 1, or fewer than one round
     Edge cases  with one bucket all are alike. h(a x) = h(x) for a > 0
     Cost        O(N rounds C buckets)
     Reference   Andoni et al., "Practical and optimal LSH for angular distance", 2015
@@ -80,7 +77,6 @@ class LSHAttention(GroupedAttention[AngularHash]):
     Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ: queries
                 are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError as MultiHeadAttention; ShapeError for senders other than x: they would have no common hash
     Edge cases  in training each call draws new rotations, a resumed run the same ones, and so does a call that
                 `torch.utils.checkpoint` runs once more. Not permutation-equivariant
     Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each

@@ -13,8 +13,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
 from edgewise.graphs.derived import cached
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Dense
 from edgewise.layers.plain.sides import Rows
 
@@ -69,7 +68,6 @@ class Sinusoidal(Layer):
     Equation    x_p + PE_p,  PE_(p, 2c) = sin(p / 10000^(2c/d)),  PE_(p, 2c+1) = cos(p / 10000^(2c/d))
     Symbols     p = position of the receiver; channels = d; base = 10000
     Shapes      x [*, N, d] -> [*, N, d]
-    Errors      ConfigError for an odd number of channels
     Edge cases  not permutation-equivariant, by design: what a node gets depends on where it sits
     Cost        O(N d); the waves are computed once per graph
     Reference   Vaswani et al., 2017, §3.5
@@ -104,7 +102,6 @@ class Learned(Layer):
     Equation    x_p + W_p
     Symbols     weight [length, channels] = W; p = position of the receiver
     Shapes      x [*, N, channels] -> [*, N, channels]
-    Errors      ShapeError for a position that the table does not hold
     Edge cases  not permutation-equivariant, by design
     Cost        O(N channels)
     Reference   Gehring et al., 2017; Radford et al., 2019 (GPT-2)
@@ -145,7 +142,6 @@ class Rotary(Layer):
     Symbols     channels = d (per head); p = position, divided by `stretch`: positions beyond those trained on are
                 interpolated among them
     Shapes      x [*, N, H, d] -> [*, N, H, d]
-    Errors      ConfigError for an odd number of channels
     Edge cases  not permutation-equivariant, by design; position 0 is left as it is
     Cost        O(N H d); the angles are computed once per graph
     Differs     pairs are (c, c + d/2), as in LLaMA and Hugging Face; the paper pairs (2c, 2c+1): the same up to a fixed

@@ -20,7 +20,7 @@ from edgewise.kernels import Dot, EdgeBias, RelativeBias, SenderBias, aggregate,
 from edgewise.kernels.scores import Bias, Score
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Sinusoidal, batch_of, positions, sender_positions, sinusoids
-from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Example
 
 
 @cached
@@ -78,7 +78,6 @@ class ALiBiAttention(PositionalAttention):
     Equation    s_ij = q_i·k_j / √C − m_h |i − j|,  m_h = 2^(−8 (h + 1) / H)
     Symbols     m = slopes(H); where H is no power of two, those of the power below, then every second of that above
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
     Cost        that of MultiHeadAttention, and O(H (I + J)) for the table of prices, computed once per graph
     Differs     the paper's graph is causal, where |i − j| = i − j
@@ -168,7 +167,6 @@ class T5Attention(PositionalAttention):
     Equation    s_ij = q_i·k_j / √C + b_{h, bucket(i − j)}
     Symbols     b [H, buckets] = b
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention
     Edge cases  not permutation-equivariant, by design; distances beyond `buckets.reach` share the last bucket
     Cost        that of MultiHeadAttention, and O(H reach) for the table
     Differs     T5 leaves out 1/√C and starts from smaller queries: the same function of other weights; it shares one
@@ -227,7 +225,6 @@ class ShawAttention(PositionalAttention):
     Equation    s_ij = q_i·(k_j + a^K_{j−i}) / √C    (4),   y_i = Σ_j p_ij (v_j + a^V_{j−i})    (3)
     Symbols     a_key, a_value [2 reach + 1, C] = a^K, a^V, shared by the heads; row j − i + reach, clipped; reach = k
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention, and for a reach below 1
     Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
     Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and the
                 sum of a^V, O(E H) for the weights: k_j + a^K and v_j + a^V are never written out
@@ -288,7 +285,6 @@ class TransformerXLAttention(PositionalAttention):
                 q = X W_Q, k = X W_E, r = sinusoids of the distance
     Symbols     u, v [H, C] = u, v; relative = W_R, apart from the W_E of `projection` (split keys)
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention, and for an odd width
     Edge cases  not permutation-equivariant, by design; any distance has its sinusoid, trained on or not
     Cost        that of MultiHeadAttention, O(D width²) for D different distances, O(I D width) time and O(I D H) memory
                 for what i makes of each: D = I + J on a complete graph, the radius on a window

@@ -10,8 +10,7 @@ from edgewise.graphs import Gathered, Graph, alike, causal, clusters, is_causal
 from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.recomputation import States
 from edgewise.layers.plain.uncompiled import uncompiled
 
@@ -23,7 +22,6 @@ class Centroids(Layer):
                 μ_c ← λ μ_c + (1 − λ)/2 (Σ_{i: c(q_i) = c} LN(q_i) + Σ_{j: c(k_j) = c} LN(k_j))
     Symbols     means [H, K, C] = μ; decay = λ; LN = normalisation to mean 0 and variance 1, without weights
     Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences, head by head in every batch
-    Errors      ConfigError for no cluster, or a decay outside [0, 1]
     Edge cases  a centre that is nearest to no vector stays where it is
     Cost        O(S N K C)
     Differs     vectors are compared with a centre's direction, so that its length, which grows with the number of those
@@ -88,7 +86,6 @@ class RoutingAttention(GroupedAttention[Centroids]):
                 y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size (`alike`)
     Symbols     grouping = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention, or for a size below 1
     Edge cases  a node that is in no cluster, or has no senders there, gets the output bias. While training, the centres
                 follow the queries and keys of every call, after it, but not once more those of a call that
                 `torch.utils.checkpoint` runs once more. Not permutation-equivariant in a causal graph

@@ -15,8 +15,7 @@ from edgewise.graphs.make.content import causal_members
 from edgewise.graphs.rule import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.uncompiled import uncompiled
 
 
@@ -53,7 +52,6 @@ class BlockSort(Layer):
     Symbols     W [H, C, C]; temperature = τ; x̄ = the mean of a block, of a causal graph's block a the mean of all up
                 to the first node of a
     Shapes      blocks [*, A, b, H, C], sizes and allowed of `Blocking` -> S [*, H, A, A]
-    Errors      ConfigError for a temperature that is not positive, or no iterations
     Cost        O(H (N C + A C² + A² (C + iterations)))
     Differs     in the paper a perceptron maps a block's sum to a row of R, which holds a model to one number of blocks
     Reference   Tay, Bahri, Yang, Metzler & Juan, "Sparse Sinkhorn attention", 2020, §3.1

@@ -13,7 +13,7 @@ from edgewise.graphs.patterns.line import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Rotary, batch_of
-from edgewise.layers.plain.examples import Example
+from edgewise.layers.plain.layer import Example
 from edgewise.layers.plain.uncompiled import uncompiled
 
 Parts = Callable[[int], tuple[Graph, ...]]
@@ -26,7 +26,6 @@ class FactorisedAttention(PositionalAttention):
     Symbols     parts(n) = A^(1), ..., A^(p), patterns by rule, for instance partial(strided_parts, stride=8) or
                 partial(fixed_parts, stride=8); otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError for heads that do not divide the width, or groups that do not divide the heads
     Edge cases  a head without senders adds nothing. Not permutation-equivariant: the patterns know positions
     Cost        that of MultiHeadAttention with E / p edges for each group; with stride √n, O(n √n) edges altogether
     Differs     the paper's other ways: alternate the patterns from block to block, or give every head their union,

@@ -11,8 +11,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, complete
 from edgewise.kernels import dropout
 from edgewise.layers.attention.attention import Cache, KeysAndValues, MultiHeadAttention
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, check_alike, check_dense, check_width
 from edgewise.layers.plain.mlp import ACTIVATIONS
 
@@ -24,7 +23,6 @@ class BatchNorm(nn.BatchNorm1d):
 
     Equation    y = (x - μ) / √(σ² + ε) ⊙ γ + β,  μ, σ² of each channel over all nodes (running ones in evaluation)
     Shapes      x [*, N, C] -> [*, N, C]
-    Errors      ShapeError while training on a single node, which has no variance
     Edge cases  no nodes: returned as they are
     Reference   Ioffe & Szegedy, 2015
 
@@ -160,7 +158,6 @@ class PreNormBlock(TransformerBlock):
     Symbols     attention = ATT, called attention(graph, x, cache=cache), with features of edges
                 attention(graph, x, e, cache=cache); feed_forward = MLP; norm = LN's name in NORMS
     Shapes      x [*, N, width] (, e [*, E, C], which ATT reads and no stage changes) -> [*, N, width]
-    Errors      ConfigError for an unknown norm
     Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
     Differs     `dropout` acts on what each stage adds, while training
@@ -187,7 +184,6 @@ class PostNormBlock(TransformerBlock):
     Equation    Y = LayerNorm(X + ATT(X)),  X' = LayerNorm(Y + MLP(Y))    (Table 2, left)
     Symbols     as PreNormBlock
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for an unknown norm
     Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
     Differs     `dropout` acts on what each stage adds, while training
@@ -214,7 +210,6 @@ class OneResidualBlock(TransformerBlock):
     Equation    X' = MLP(LayerNorm(X + ATT(X)))    (9), (19)
     Symbols     as PreNormBlock; norm_1 = LayerNorm
     Shapes      as PreNormBlock
-    Errors      ConfigError for an unknown norm
     Edge cases  a receiver without senders gets nothing from ATT but its output bias
     Cost        that of its two stages
     Differs     `dropout` acts on what ATT adds and on what the MLP leaves, while training. No path leads from the last
@@ -251,7 +246,6 @@ class PreNormDecoderBlock(TransformerBlock):
                 cross = CROSS on the graph `sources` from M to X; feed_forward, norm as in PreNormBlock
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width];
                 x [B, I, width], memory [J, width]: `sources` then has B I receivers, member by member
-    Errors      ConfigError for an unknown norm; ShapeError where x or the memory does not fit its graph
     Edge cases  sources None: the same graph; a receiver without senders gets nothing but the output bias
     Cost        that of its three stages
     Differs     the paper normalises after each stage: `PostNormDecoderBlock`. `dropout` acts on what each stage adds
@@ -296,7 +290,6 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     Equation    Y = LN(X + ATT(X)),  Z = LN(Y + CROSS(Y, M)),  X' = LN(Z + MLP(Z))
     Symbols     as PreNormDecoderBlock
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width]
-    Errors      as PreNormDecoderBlock
     Edge cases  as PreNormDecoderBlock
     Cost        that of its three stages
     Differs     `dropout` acts on what each stage adds, while training

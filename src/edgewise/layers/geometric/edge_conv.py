@@ -11,8 +11,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeNetwork, collect
-from edgewise.layers.plain.examples import Example, example_graph, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph, small_example
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import Sides, SparseRows, both_sides, dense
@@ -49,7 +48,6 @@ class EdgeConv(Layer):
     Symbols     mlp = MLP, from 2 inputs to outputs
     Shapes      x [*, N, inputs], or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs]) -> [*, N, outputs];
                 SparseFeatures become dense
-    Errors      ShapeError where x does not fit the graph or the MLP
     Edge cases  an isolated node gives 0
     Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, (2), (7)-(8)

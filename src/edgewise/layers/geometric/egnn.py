@@ -10,8 +10,7 @@ from edgewise.configuration import Count, Natural, chosen
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, collect, maps_of
 from edgewise.layers.geometric.geometry import beside, displacements, squared_lengths
-from edgewise.layers.plain.examples import Example, example_graph, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import ACTIVATIONS, MLP, begin_small
 from edgewise.layers.plain.sides import Edges, NodeRows, Places, check_nodes, in_one_batch
@@ -55,7 +54,6 @@ class MessageNetwork(Layer):
     Equation    m_ij = φ_e(h_i, h_j, a_ij);  h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} m_ij)    (2)
     Symbols     a_ij = what is known of an edge; phi_e = φ_e (`EdgeMLP`), phi_h = φ_h
     Shapes      h [*, N, channels], a_ij [*, E, edges] -> [*, N, channels]
-    Errors      ShapeError where h or a_ij does not fit, or a_ij is missing
     Edge cases  a node without senders: h_i + φ_h(h_i, 0)
     Cost        time O(N C hidden + E hidden²), memory O(E hidden)
     Differs     the residual h_i + is the authors' code

@@ -10,8 +10,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
 from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import degrees_of_senders
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, check_real
 from edgewise.layers.plain.sides import Sides, both_sides, check_edges
 
@@ -61,7 +60,6 @@ class MoNet(Layer):
                 coordinates = u_ij where the caller gives none: `DegreeCoordinates(D)`, or None: the caller always does
     Shapes      x [*, N, inputs] (, u [E, D] in the graph's edge order) -> [*, N, outputs]; x may be SparseFeatures,
                 or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs])
-    Errors      ShapeError where x or u does not fit, or where there are no coordinates
     Edge cases  an isolated node: W x_i + b; a deviation of 0 is taken as 3e-8, not as a division by 0
     Cost        time O(N inputs K C + E K (C + D)), memory O(N K C + E K), for C = outputs
     Differs     the paper has neither W nor b and sums over the neighbours; W, b and the mean are PyTorch Geometric's

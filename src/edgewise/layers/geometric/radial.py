@@ -7,8 +7,7 @@ from edgewise.configuration import Count, Natural
 from edgewise.graphs import Graph
 from edgewise.kernels import collect
 from edgewise.layers.geometric.geometry import beside, displacements, lengths, log_lengths
-from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph
 from edgewise.layers.plain.mlp import MLP, begin_small
 from edgewise.layers.plain.sides import Places, check_nodes
 

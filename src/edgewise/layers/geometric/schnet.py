@@ -11,8 +11,7 @@ from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, maps_of, shifted_softplus
 from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
-from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import NodeRows
 
@@ -28,7 +27,6 @@ class SchNet(Layer):
                 e_k(r) = exp(-γ (r - μ_k)²), μ_k evenly from 0 to r_c, γ = 1/(2 (μ_2 - μ_1)²)    (5)
     Symbols     filters = φ; into = W_in; first, second = W_1 and W_2 with biases; cutoff = r_c; ssp(z) = ln(½ e^z + ½)
     Shapes      h [*, N, channels], x [*, N, D], cell [D] -> [*, N, channels]; cutoff in the unit of x
-    Errors      ConfigError for a cutoff that is not positive and finite, or fewer than two Gaussians
     Edge cases  a node without senders within the cutoff: h_i and a constant; positions may coincide
     Cost        time O(N C F + E (G F + F²)) for G Gaussians and F filters; where all listen to one another, half of
                 that, since a distance has one filter for both directions. Memory as that of `EdgeNetwork`

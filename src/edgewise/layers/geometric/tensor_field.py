@@ -11,8 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, attend, collect, edges_as_senders
 from edgewise.layers.geometric.spherical import Basis, Coupling, RadialWeights, TypedLinear, by_type
-from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph
 from edgewise.layers.plain.linear import Wide
 
 VECTORS = Coupling()  # numbers and vectors, by all paths between them
@@ -82,7 +81,6 @@ class SE3Attention(Layer):
                 rest as in `TFN`; D = numbers of a head, of all types, rows and paths
     Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
                 -> [*, N, (L + 1)², channels]
-    Errors      ConfigError for heads that do not divide the channels; as `TFN`
     Edge cases  as `TFN`
     Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend` over the edges
     Differs     the paper's radial networks give a matrix from channels to channels for each path and edge; here they

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Count
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Sides, both_sides, with_loops
 
@@ -21,7 +20,6 @@ class ACM(Layer):
     Symbols     channels = [W_L ‖ W_H ‖ W_I]; scores = w_L, w_H, w_I; mix = W_mix [3, 3]
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a sampled graph's, or a pair
                 (x_receivers, x_senders)
-    Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node is its own neighbourhood, from which it does not differ: H_H = 0. A pair has no
                 self-loops, and a receiver without senders has P X = 0
     Cost        time O(N inputs outputs + E outputs), three times that of `GCN`

@@ -12,8 +12,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.cliques import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
 from edgewise.layers.graph.gcn import mixed_orders
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import Rows

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Count, Natural, Share
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeInput, EdgeVectors, GatedAdditive, attend
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Edges, Sides, both_sides, with_loops
 
@@ -65,8 +64,6 @@ class GAT(AdditiveAttention):
                 edge.weight = W_edge; `edges` = width of e_ij, 0: no edge features
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
                 [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
-    Errors      ShapeError where x or e does not fit, where e is missing, or given to a layer with edges=0, or where
-                the receivers of a single x are not among its senders
     Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
                 over the edges that reach i. A pair has none: a receiver without senders gets b
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H) or more, by backend: [W x_i ‖ W x_j] is never built
@@ -112,8 +109,6 @@ class GATv2(AdditiveAttention):
     Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope, outputs and edge as in GAT
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
                 [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
-    Errors      ShapeError where x or e does not fit, where e is missing, or given to a layer with edges=0, or where
-                the receivers of a single x are not among its senders
     Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
                 over the edges that reach i. A pair has none: a receiver without senders gets b
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H C), or less by backend

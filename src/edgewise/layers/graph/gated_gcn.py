@@ -9,8 +9,7 @@ from edgewise.configuration import Count, Natural
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer, checked
+from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Edges, Sides, both_sides
 
@@ -28,7 +27,6 @@ class GatedGCN(Layer):
                 SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders); of a single x the receivers are the
                 senders or, in a sampled graph, the first of them. `update` returns e' [*, E, outputs] too, for the next
                 layer to read
-    Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
     Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`, of `update`
                 O((N + E) C)
@@ -85,7 +83,6 @@ class EdgeStream(Layer):
     Equation    x_i', ê_ij = GatedGCN(x, e);  e_ij' = e_ij + ReLU(BN(ê_ij)), without e_ij where its width is another
     Symbols     convolution = GatedGCN, whose e_ij' is ê_ij here; norm = BN, over all edges
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, outputs], [*, E, outputs]
-    Errors      those of GatedGCN
     Edge cases  without edge features (edges=0) the stream begins here: e_ij' = ReLU(BN(D x_i + E x_j))
     Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O((N + E) C)
     Differs     x_i' is as GatedGCN has it: norm, activation and residual of the nodes are the model's

@@ -9,8 +9,7 @@ from edgewise.configuration import Count, Portion
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, Wide
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_nodes, check_sides, weights_like, with_loops
 
@@ -102,7 +101,6 @@ class GCN(Layer):
                 Â's, on the edges of the graph as it is
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
                 [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
-    Errors      ShapeError where the receivers of a single x are not among its senders
     Edge cases  an isolated node is its own only neighbour: X W + b; existing self-loops are not doubled. A pair has no
                 self-loops; there, and in a sampled graph, a sender's degree is the number of its receivers, so that a
                 sample of all neighbours does not give what the whole graph gives (a `Neighborhood` does)
@@ -146,7 +144,6 @@ class FastGCN(GCN):
     Equation    x_v' = 1/t Σ_{j=1..t} Â(v, u_j) / q(u_j) (W x_{u_j}) + b,  u_j ~ q    (8); without weights GCN's sum
     Symbols     weight = Â(v, u_j) / (t q(u_j)) on the edges of a `sample_layers` graph; linear.weight = W; bias = b
     Shapes      x [*, J, inputs], weight [E] -> [*, I, outputs]; x may be SparseFeatures
-    Errors      without weights: those of GCN
     Edge cases  a receiver none of whose senders were drawn gives b; without weights the layer is GCN itself
     Cost        time O(J inputs outputs + E min(inputs, outputs)) of the sampled graph
     Differs     none; the mean over many draws is GCN's output
@@ -171,8 +168,6 @@ class GCNII(Layer):
     Equation    X' = ((1 - α) Â X + α X⁰) ((1 - β) I + β W)    (5)
     Symbols     linear.weight = Wᵀ; alpha = α; beta = β, λ / l or log(λ / l + 1) in layer l; Â: `renormalised`
     Shapes      x [*, N, channels], x_0 [*, N, channels] -> [*, N, channels]
-    Errors      ConfigError for no channels, α or β outside [0, 1]; ShapeError for other channels, or receivers that
-                are not among the senders
     Edge cases  an isolated node is its own only neighbour; β = 0 has no weights left that matter, α = 1 no neighbours;
                 in a sampled graph X⁰ may have a row for each sender or for each receiver
     Cost        time O(N channels² + E channels)

@@ -10,8 +10,7 @@ from torch.nn import functional
 from edgewise.configuration import Natural, Real
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import Edges, Nodes, Sides, both_sides, dense
@@ -45,7 +44,6 @@ class GIN(Layer):
     Symbols     mlp = MLP; epsilon = ε, trained
     Shapes      x [*, N, mlp inputs] -> [*, N, mlp outputs]; x may be SparseFeatures, or a pair (x_receivers
                 [*, I, mlp inputs], x_senders [*, J, mlp inputs])
-    Errors      ShapeError when x does not fit the graph or the MLP
     Edge cases  an isolated node: MLP((1 + ε) x_i); a self-loop counts x_i once more
     Cost        time O(N |MLP| + E inputs); sparse features: O(E d_1) for the MLP's first hidden width d_1
     Differs     none; for sparse features the MLP's first linear map W moves before the sum, the same function
@@ -80,7 +78,6 @@ class GINE(Layer):
     Symbols     mlp = MLP; epsilon = ε, trained; edge = W, b; `edges` = width of e_ij, 0: no W e_ij + b
     Shapes      x [*, J, mlp inputs], or a pair (x_receivers, x_senders) (, e [*, E, edges] in the graph's edge order)
                 -> [*, I, mlp outputs]; the receivers are the senders or, in a sampled graph, the first of them
-    Errors      ShapeError where x or e does not fit, or where e is missing, or given to a layer with edges=0
     Edge cases  an isolated node: MLP((1 + ε) x_i)
     Cost        time O(N |MLP| + E edges inputs); memory O(N inputs + E) on `native`
     Differs     there the types of bonds are embedded; a linear map of one-hot types is the same function

@@ -11,8 +11,7 @@ from edgewise.layers.attention.attention import MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.graph.graph_attention import all_pairs
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import NodeRows
 
@@ -24,7 +23,6 @@ class GPS(Layer):
     Symbols     local = MPNN, any module called local(graph, x), or local(graph, x, e) where there are edge features;
                 attention = ATT, called on the complete graph of each member; feed_forward = MLP; norm = a name of NORMS
     Shapes      x [*, N, width] (, e as `local` reads it) -> [*, N, width]
-    Errors      ConfigError for an unknown norm
     Edge cases  members of a batch do not attend to each other; an isolated node attends to its graph through ATT
     Cost        that of its parts: with MultiHeadAttention O(n² width) time for each graph of n nodes, O(N width) memory
     Differs     `dropout` acts on what each part adds, while training

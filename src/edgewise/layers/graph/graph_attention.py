@@ -14,8 +14,7 @@ from edgewise.graphs.make.spectral import hops, laplacian_kernel, path_edges
 from edgewise.kernels import Dot, EdgeBias, Uniform, attend, dropout, ends
 from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward, Normed
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer, checked
+from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, check_alike
 from edgewise.layers.plain.sides import Edges, Rows, check_edges
 from edgewise.layers.plain.uncompiled import uncompiled
@@ -77,7 +76,6 @@ class GraphAttention(WholeGraphAttention):
     Symbols     projection, output = W_Q, W_K, W_V, W_O; edge = [E_1 ‖ ... ‖ E_H]; edge_output = O_e; edges = width of
                 e_ij and of e_ij', 0: without edge features, where ŵ_ij = q_i·k_j / √d
     Shapes      x [*, N, width] (, e [*, E, edges] in the graph's edge order) -> [*, N, width]; `update` returns e' too
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
     Edge cases  a node without edges gets W_O's bias. Self-loops, which (5.18) enforces, are the caller's to add, with
                 features of their own: `graph.add_self_loops()`
     Cost        time O(N width² + E width); memory O(N width + E heads), with edge features O(E width)
@@ -131,7 +129,6 @@ class EdgeTransformerBlock(Layer):
     Symbols     attention = ATT, ATT_e: y and e' of `GraphAttention`; feed_forward, edge_feed_forward = MLP, MLP_e;
                 norms[k - 1] = N_k, norm its name in NORMS; order = "post" or "pre"
     Shapes      x [*, N, width], e [*, E, width] in the graph's edge order -> x' and e' of the same shapes
-    Errors      ConfigError for an unknown norm or order, or heads that do not divide the width; ShapeError as above
     Edge cases  a node without edges gets W_O's bias from ATT; self-loops are the caller's to add
     Cost        time O((N + E) width²), memory O((N + E) width)
     Differs     `dropout` acts on what each stage adds, while training
@@ -183,7 +180,6 @@ class WeightedAttention(WholeGraphAttention):
     Equation    y_i = W_O ‖_h Σ_{j ∈ N(i)} softmax_j(A_ij q_i·k_j / √d) v_j    (5.17), (5.18)
     Symbols     e = A_ij; projection, output = W_Q, W_K, W_V, W_O
     Shapes      x [*, N, width] (, e [*, E, 1] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; ShapeError where x or e does not fit, or for a cache
     Edge cases  without e all A_ij are 1: MultiHeadAttention. A_ij = 0 is a score of 0, not a missing edge, and A_ij < 0
                 turns the order around. A node without edges gets W_O's bias. Self-loops, A_ii = 1, are the caller's
     Cost        time O(N width² + E width), memory O(N width + E width)
@@ -221,8 +217,6 @@ class GraphormerAttention(WholeGraphAttention):
     Symbols     distance [most + 2, H] = b; φ(i, j) = number of edges from j to i, the last row where it is more than
                 `most` or there is no path; path [most, edges, H] = w; edges = width of e, 0: without c
     Shapes      x [*, N, width] (, e [E, edges] in the graph's edge order) -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width, or a `most` below 0; ShapeError where x or e does
-                not fit, or for a cache
     Edge cases  members of a batch do not attend to each other; c_ij is 0 for i = j and where φ is the last row; where
                 several paths are shortest, e_n are those of one of them, which may depend on the order of the nodes
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; paths are computed once for each batch
@@ -320,8 +314,6 @@ class KernelAttention(WholeGraphAttention):
                 K = exp(-β L) ("diffusion"), or (I - β L)^p ("random-walk"), L = I - D^-½ A D^-½
     Symbols     kernel = the name of K; beta = β; steps = p
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width, another kernel, or a random walk without
-                0 < β <= 1, beyond which entries of K are below 0, and p >= 1; ShapeError for a cache
     Edge cases  members of a batch do not attend to each other, nor i to j where K_ij is 0 (further than p steps, or
                 another component); self-loops and directions do not count; an isolated node attends to itself
     Cost        time O(n² width), memory O(n² H) for each graph of n nodes; K is computed once for each batch, O(n³)
@@ -370,7 +362,6 @@ class HadamardAttention(WholeGraphAttention):
                 p_ij = softmax_j(s_ij),  s_ij = q_i·k_j / √d,  c_i = Σ_j a_ij p_ij
     Symbols     A = a_ij, the number of edges from j to i; c_i = what the neighbours get of the softmax over all nodes
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError for heads that do not divide the width; ShapeError for a cache
     Edge cases  unlike (5.18) the weights of a node sum to less than 1: how much goes to neighbours is learned; a node
                 without edges gets W_O's bias; members of a batch do not enter each other's softmax
     Cost        time O(n² width) for each graph of n nodes; memory O(N width + E H), and for its pairs O(n²)

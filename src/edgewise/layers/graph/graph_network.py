@@ -10,8 +10,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
 from edgewise.kernels import EdgeInput, aggregate, collect
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import NodeRows, check_edges, in_one_batch
@@ -25,7 +24,6 @@ class EdgeUpdate(Layer):
 
     Equation    e_ij' = MLP([e_ij ‖ x_i ‖ x_j ‖ u])
     Shapes      x [*, N, C], e [*, E, D] or None, u [*, G, U] or None -> [*, E, outputs]
-    Errors      ShapeError where D + 2C + U is not what the MLP reads
     Cost        the MLP's first linear map runs on edges, nodes and graphs apart: O((E D + N C + G U) d) for its width d
 
     Example
@@ -62,7 +60,6 @@ class NodeUpdate(Layer):
     Equation    x_i' = MLP([x_i ‖ ⊕_{j ∈ N(i)} e_ij ‖ u])
     Symbols     reduce = ⊕: "sum", "mean", "max" or "min"
     Shapes      x [*, N, C], e [*, E, D] or None, u [*, G, U] or None -> [*, N, outputs]
-    Errors      ShapeError where C + D + U is not what the MLP reads
     Edge cases  an isolated node has ⊕ = 0
     """
 
@@ -83,7 +80,6 @@ class WholeUpdate(Layer):
     Equation    u' = MLP([⊕_{edges} e_ij ‖ ⊕_{nodes} x_i ‖ u])
     Symbols     reduce = ⊕: "sum" or "mean"
     Shapes      x [*, N, C], e [*, E, D] or None, u [*, G, U] or None -> [*, G, outputs]
-    Errors      ShapeError where D + C + U is not what the MLP reads, or for another ⊕
     Edge cases  a graph without edges or nodes has ⊕ = 0
     """
 
@@ -113,7 +109,6 @@ class GraphNetwork(Layer):
                 called update(graph, x, e, u); None leaves those features as they are. u = one row for each graph
     Shapes      x [*, N, C] (, e [*, E, D] in the graph's edge order, u [*, G, U]) -> x' [*, N, C'];
                 `update` returns x', e' and u', each None where there is none
-    Errors      ShapeError where a tensor does not fit an update or the graph
     Edge cases  without edges ⊕ is 0; the members of a batch never exchange messages
     Cost        that of its updates: O(E + N + G) rows
     Differs     none; message passing, GCN, GAT and DeepSets are choices of the updates

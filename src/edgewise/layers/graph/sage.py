@@ -12,11 +12,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
-from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
+from edgewise.layers.plain.layer import Example, Layer, small_example
+from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features, unit
 from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, dense, with_loops
-from edgewise.layers.plain.unit import unit
 
 
 class SAGEMean(Layer):
@@ -28,7 +26,6 @@ class SAGEMean(Layer):
     Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
-    Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first; or
                 O(I inputs outputs + E inputs) where that is less, as on a sampled hop: few receivers, many senders
@@ -86,7 +83,6 @@ class SAGEUnion(Layer):
     Symbols     linear.weight = W; bias = b; reduce = ⊕, "mean" or "max", channel by channel
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, which become dense for the maximum, or a
                 pair (x_receivers, x_senders [*, J, inputs]), of which the receivers' is not read
-    Errors      ConfigError for another reduction; ShapeError where receivers of a single x are not among its senders
     Edge cases  an isolated node is its own only neighbour: W x_i + b; existing self-loops are not doubled. A pair has
                 no self-loops, and a receiver without senders gets b
     Cost        time O(N inputs outputs + E min(inputs, outputs)) for the mean, O(N inputs outputs + E inputs) for the
@@ -156,7 +152,6 @@ class SAGEPool(SAGE):
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
-    Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0
     Cost        time O(N inputs hidden + E hidden)
     Differs     Alg. 4 has ReLU before it divides by ‖x_i'‖₂: see SAGEMean
@@ -188,7 +183,6 @@ class SAGELSTM(SAGE):
                 x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), with normalize x_i' / ‖x_i'‖₂
     Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
     Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
-    Errors      ShapeError when x does not fit the graph
     Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
     Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
     Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a

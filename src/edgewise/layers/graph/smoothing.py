@@ -13,8 +13,7 @@ from edgewise.kernels import aggregate
 from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Dense
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import NodeRows, check_nodes
@@ -50,7 +49,6 @@ class PairNorm(Layer):
     Equation    x_i^c = x_i - 1/n Σ_j x_j,  x_i' = s x_i^c / √(1/n Σ_j ‖x_j^c‖² + ε), over the nodes of each graph
     Symbols     scale = s; ε = 1e-5
     Shapes      x [*, N, C] -> [*, N, C]
-    Errors      ShapeError when x does not fit the graph
     Edge cases  a graph of one node gives 0. Of features in half precision lengths are computed in float32
     Cost        O(N C)
     Differs     none; PyTorch Geometric takes a batch of graphs for one, here each has its own mean and length
@@ -85,7 +83,6 @@ class VirtualNode(Layer):
     Equation    x_i' = x_i + MLP(Σ_{j ∈ V_g} x_j),  g the graph of i
     Symbols     mlp = MLP, from width to width
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ShapeError when x does not fit the graph or the MLP
     Edge cases  members of a batch have a virtual node each
     Cost        O(N width + G |MLP|)
     Differs     there the virtual node keeps a state of its own from layer to layer; here it begins anew

@@ -11,8 +11,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.make.subgraphs import pairs
 from edgewise.kernels import collect, ends
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Dense, Linear
 from edgewise.layers.plain.mlp import MLP
 from edgewise.layers.plain.sides import SparseRows

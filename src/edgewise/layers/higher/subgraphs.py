@@ -12,8 +12,7 @@ from edgewise.graphs.make.subgraphs import marked_copies, rooted_copies
 from edgewise.kernels import aggregate, collect
 from edgewise.layers.graph.gin import GIN
 from edgewise.layers.higher.pairs import GAIN, PPGN, spreading
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import NodeRows, SparseRows
 from edgewise.layers.plain.uncompiled import uncompiled

@@ -17,8 +17,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
-from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph
 from edgewise.layers.plain.linear import Dense, check_alike
 from edgewise.layers.plain.sides import NodeRows
 
@@ -200,7 +199,6 @@ class GroupConvolution(_PlaneConvolution):
     Equation    y_i(g) = Σ_{j ∈ N(i)} Σ_{h ∈ G} W(g⁻¹(p_j - p_i), g⁻¹h) x_j(h) + b;  W(p, h) as in `LiftingConvolution`
     Symbols     as in `LiftingConvolution`; weight [K, |G|, inputs, outputs] = W_k(h)
     Shapes      x [*, N, |G|, inputs] (, p [*, N, 2], cell [2]) -> [*, N, |G|, outputs]
-    Errors      those of `LiftingConvolution`
     Edge cases  those of `LiftingConvolution`; a group of one element is an ordinary convolution
     Cost        on a `disc` a 2-d convolution, |G| inputs to |G| outputs; with p, O((E + N |G| inputs) |G| K), memory
                 too
@@ -237,7 +235,6 @@ class GroupPooling(Layer):
     Equation    y_i = max_g x_i(g), or 1/|G| Σ_g x_i(g)
     Symbols     reduce = "max" or "mean"
     Shapes      x [*, N, |G|, C] -> [*, N, C]
-    Errors      ConfigError for another reduction
     Edge cases  the graph is ignored
     Cost        O(N |G| C)
     Reference   Cohen & Welling, 2016, §6.3

@@ -52,7 +52,6 @@ class ResNet(Layer):
     Equation    f = mean over places of (block_3 ∘ block_2 ∘ block_1)(ReLU(BN(W * (u / 127.5 - 1))))
     Symbols     stem = W, 5 × 5, stride 2; blocks of width / 4, width / 2 and width channels, strides 1, 2, 2
     Shapes      tiles [M, h, w, 3] of bytes u, of any h and w -> [M, width]
-    Errors      ShapeError for tiles of another shape or for no bytes
     Edge cases  no tiles: [0, width]
     Cost        for tiles of 32 × 32 and a width of 64, 4 million multiplications each
     Differs     a tenth of ResNet-18's depth and width, for tiles of some dozens of pixels

@@ -11,8 +11,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.patterns.plane import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.images.group_convolution import lattice, lattice_points, on_plane, over_pixels
-from edgewise.layers.plain.examples import Example, example_graph
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, example_graph
 from edgewise.layers.plain.linear import Dense, check_alike
 from edgewise.layers.plain.sides import NodeRows
 

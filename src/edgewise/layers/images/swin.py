@@ -13,8 +13,7 @@ from edgewise.kernels import Dot, EdgeBias
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.transformer import NORMS, check_normed
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear, Wide
 
 
@@ -25,7 +24,6 @@ class WindowAttention(PositionalAttention):
     Symbols     b [H, (2 size − 1)²] = B̂, row by row from 1 − size; columns = pixels in a row of the image; the graph's
                 windows are `squares(height, columns, size, shift)`
     Shapes      x [*, N, width] -> [*, N, width], N pixels row by row
-    Errors      ConfigError as MultiHeadAttention; ShapeError for pixels that make no whole rows
     Edge cases  not permutation-equivariant, by design; pixels `size` or more apart share the table's ends; a shifted
                 window that wraps around is, as in the paper, two
     Cost        that of MultiHeadAttention with E = N size² edges, and O(E H) for their biases
@@ -74,7 +72,6 @@ class PatchMerging(Layer):
     Equation    z_(y, x) = LN(x_(2y, 2x) ‖ x_(2y+1, 2x) ‖ x_(2y, 2x+1) ‖ x_(2y+1, 2x+1)) W
     Symbols     reduction = Wᵀ; columns = pixels in a row of the image; norm = the name of LN in NORMS
     Shapes      x [*, N, width] -> [*, N / 4, 2 width], pixels row by row
-    Errors      ShapeError for an odd number of rows or columns; ConfigError for an unknown norm
     Cost        O(N width²)
     Reference   Liu et al., "Swin Transformer", 2021, §3.1
 

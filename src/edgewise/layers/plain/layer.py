@@ -1,4 +1,4 @@
-"""A layer: a module whose annotations say what it takes, and are checked before its equation runs."""
+"""A layer: a module whose annotations say what it takes, checked before its equation runs, and which has an example."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from edgewise.configuration import Bounds, known, require
 from edgewise.graphs import Graph
@@ -94,3 +95,21 @@ def _unless_none(check: Check, layer: Any, graph: Any, name: str, value: Any) ->
 def _each(check: Check, layer: Any, graph: Any, name: str, values: Any) -> None:
     for place, value in enumerate(values):
         check(layer, graph, f"{name}[{place}]", value)
+
+
+Example = tuple[nn.Module, Graph, tuple[Tensor, ...]]  # layer(graph, *inputs)
+
+
+def example_graph() -> Graph:
+    """Five nodes: a triangle in both directions, a self-loop and an isolated node.
+
+    Example
+        >>> example_graph().in_degrees().tolist()
+        [2, 2, 2, 1, 0]
+    """
+    return Graph.from_edge_index([[0, 1, 1, 2, 2, 0, 3], [1, 0, 2, 1, 0, 2, 3]], num_nodes=5)
+
+
+def small_example(layer: nn.Module, channels: int = 3) -> Example:
+    """A layer of node features alone, on that graph."""
+    return layer, example_graph(), (torch.randn(5, channels),)

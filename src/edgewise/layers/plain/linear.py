@@ -16,6 +16,7 @@ from edgewise.graphs import Graph, forms
 from edgewise.graphs.checks import in_range, index_tensor, node_list, same_device, shown
 from edgewise.kernels import aggregate
 from edgewise.kernels import dropout as dropout_dense
+from edgewise.kernels.operator.layout import widened
 from edgewise.layers.plain.layer import Layer
 
 
@@ -186,8 +187,6 @@ class Linear(Layer, nn.Linear):
     Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
     Symbols     `weight` = W [C', C] (W_c is its column c), `bias` = b.
     Shapes      x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
-    Errors      features of another width than C, or of another dtype, are a `ShapeError`, and sizes that are no
-                whole numbers a `ConfigError`.
     Edge cases  a document without words -> b.
     Cost        time N·C·C' dense and E·C' sparse, for E non-zeros.
     Differs     `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
@@ -218,3 +217,19 @@ def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | Sp
         return dropout_dense(x, p, training)
     check_one_kind(x)
     return x.dropout(p, training)
+
+
+def unit(x: Tensor) -> Tensor:
+    """Vectors along the last axis divided by their length; 0 stays 0.
+
+    Equation    y = x / ‖x‖
+    Shapes      x [*, C] -> [*, C]
+    Edge cases  0 has the gradient of y = x; no vector is divided by less than 1e-12. Half precisions go through
+                float32, since in float16 that is 0 itself
+
+    >>> unit(torch.tensor([[0.0, -5.0], [0.0, 0.0]])).tolist()
+    [[0.0, -1.0], [0.0, 0.0]]
+    """
+    wide = widened(x)
+    length = wide.norm(dim=-1, keepdim=True)
+    return (wide / torch.where(length > 0, length.clamp(min=1e-12), 1)).to(x.dtype)

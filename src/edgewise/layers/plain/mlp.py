@@ -34,7 +34,6 @@ class MLP(Layer):
     Symbols     sizes = (d_0, d_1, ..., d_{L+1}); activation = σ: "relu" (3.3), "sigmoid", "tanh" or any of ACTIVATIONS;
                 linears[l] holds W_{l+1}ᵀ and b_{l+1}
     Shapes      x [*, d_0] -> [*, d_{L+1}]; x may be SparseFeatures, which the first linear map reads sparsely
-    Errors      ConfigError for fewer than two sizes or an unknown activation
     Cost        time O(n Σ_l d_{l-1} d_l), memory O(n Σ_l d_l) for n rows
     Differs     (3.5) and Alg. 1 put σ on the last layer too; here it stays linear, because softmax (3.10) or the loss
                 follows. `dropout` (Srivastava et al., 2014) acts on the hidden z_l while training

@@ -98,7 +98,6 @@ class RandomizedMLP(MLP):
     Equation    that of `MLP`; gradients as in `RandomizedLinear`
     Symbols     keep = the part of the activations that is saved
     Shapes      x [*, d_0] -> [*, d_{L+1}]
-    Errors      those of `MLP` and `RandomizedLinear`
     Edge cases  keep = 1 is `MLP`, gradients included
     Cost        saves keep Σ_l n d_l numbers, and Σ_l n d_l bytes for the signs, instead of Σ_l n d_l numbers
     Differs     dense features only

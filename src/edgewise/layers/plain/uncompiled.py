@@ -9,15 +9,19 @@ import torch
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_disabled = functools.cache(lambda function: torch.compiler.disable(function))  # which imports the compiler, for 2.3 s
 
 
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`torch.compiler.disable`, which does not import the compiler before something else has."""
+    """`torch.compiler.disable`, which does not import the compiler (2.3 s of CPU time) before something else has."""
+    disabled: list[Callable[P, R]] = []
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        return (_disabled(function) if "torch._dynamo" in sys.modules else function)(*args, **kwargs)
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **kwargs)
 
     run._torchdynamo_disable = True  # type: ignore[attr-defined] # the compiler cuts callers here, as PyTorch's own
     return run

@@ -10,8 +10,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, check_alike
 from edgewise.layers.plain.sides import SparseRows, check_nodes, in_one_batch, weights_like
 
@@ -22,7 +21,6 @@ class ClusterAssignment(Layer):
     Equation    S = softmax(X W + b)
     Symbols     linear = W, b; clusters = K
     Shapes      x [*, N, width] -> [*, N, K]; every row sums to 1
-    Errors      ConfigError for less than one cluster
     Edge cases  one cluster: all nodes belong to it
     Cost        O(N width K)
     Differs     the paper has an MLP, here it is linear, as in its own experiments

@@ -11,8 +11,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels import SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
-from edgewise.layers.plain.examples import Example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import NodeRows
 
@@ -31,7 +30,6 @@ class MeanReadout(_Readout):
 
     Equation    z_g = 1/|V_g| Σ_{i ∈ V_g} x_i    (5.7)
     Shapes      x [*, N, C] -> [*, G, C] for a batch of G graphs; one graph is a batch of one
-    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
     Reference   Baggag & Saad, §5.2
@@ -54,7 +52,6 @@ class SumReadout(_Readout):
 
     Equation    z_g = Σ_{i ∈ V_g} x_i
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
 
@@ -75,7 +72,6 @@ class MaxReadout(_Readout):
 
     Equation    z_g = max_{i ∈ V_g} x_i, channel by channel
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0
     Cost        O(N C)
 
@@ -97,7 +93,6 @@ class AttentionReadout(Layer):
     Equation    z_g = Σ_{i ∈ V_g} softmax_{i ∈ V_g}(wᵀ x_i) x_i
     Symbols     gate = wᵀ
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0; with w = 0 it is MeanReadout
     Cost        O(N C)
     Differs     there gate and value are networks, and the gate a sigmoid; here the gate is a softmax of a linear map
@@ -130,7 +125,6 @@ class FirstReadout(Layer):
     Equation    z_g = tanh(x_0 W + b),  0 the first node of V_g
     Symbols     dense = (W, b)
     Shapes      x [*, N, C] -> [*, G, C]
-    Errors      ShapeError when x does not fit the graph, or holds no real numbers
     Edge cases  a graph without nodes gives 0; not permutation-equivariant, by design
     Cost        O(N C + G C²)
     Reference   Devlin et al., 2019 (the "pooler")

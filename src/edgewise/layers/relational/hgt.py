@@ -1,7 +1,5 @@
 """Heterogeneous graph transformer: queries, keys and values by the type of a node, attention by the kind of an edge."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -10,13 +8,12 @@ from edgewise.configuration import Count, Share
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import Dot, aggregate, attend
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     GroupedLinear,
+    Relations,
     attend_edges,
-    check_relations,
     check_types,
     edges_alone,
     grouped,
@@ -39,7 +36,6 @@ class HGT(Layer):
     Shapes      x [*, J, inputs], SparseFeatures, or a pair (x_receivers, x_senders); e [E] int64, the relation of each
                 edge in the graph's order; types [J] int64, or a pair; each is not needed where there is one alone
                 -> [*, I, outputs]
-    Errors      ConfigError for heads that do not divide the outputs; ShapeError where x, e or types do not fit
     Edge cases  a receiver without senders: h_i = 0. SparseFeatures never have a skip connection
     Cost        time O(N inputs outputs + P outputs d + E outputs), memory O((N + P) outputs), P <= E the pairs of a
                 sender and a relation; compiled, O(E outputs) memory
@@ -73,12 +69,11 @@ class HGT(Layer):
         self.prior = nn.Parameter(torch.ones(relations, heads))
         self.output = GroupedLinear(outputs, outputs, kinds)
         self.skip = nn.Parameter(torch.ones(kinds)) if inputs == outputs else None
-        self.dropout = dropout
+        self.relations, self.dropout = relations, dropout
         for weight in (*self.attention, *self.message):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None, types: Types | None = None) -> Tensor:
-        check_relations(graph, e, len(self.prior))
+    def forward(self, graph: Graph, x: Sides, e: Relations = None, types: Types | None = None) -> Tensor:
         x_i, x_j, first = two_sides(graph, x)
         of_i, of_j = self._types(graph, types, x)
         heads = (3, self.prior.shape[1], self.message.shape[-1])

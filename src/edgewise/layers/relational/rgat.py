@@ -1,7 +1,5 @@
 """Relational graph attention: edges of several kinds compete in one softmax, or each kind has a softmax of its own."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch
@@ -11,14 +9,13 @@ from torch.nn import functional
 from edgewise.configuration import Bounds, Count, Share, require
 from edgewise.graphs import Graph
 from edgewise.kernels import Additive, EdgeVectors, attend
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Sides
 from edgewise.layers.relational.types import (
     Pairs,
+    Relations,
     attend_edges,
-    check_relations,
     edges_alone,
     of_edges,
     of_pairs,
@@ -38,7 +35,6 @@ class RGAT(Layer):
     Symbols     maps = W [relations, heads * outputs, inputs], or V; mix = a; a_receiver, a_sender = q, k
     Shapes      x [*, J, inputs], SparseFeatures, or a pair (x_receivers, x_senders); e [E] int64, the relation of each
                 edge in the graph's order, of a single relation not needed -> [*, I, heads * outputs]
-    Errors      ShapeError where x or e does not fit, or for a number that is no relation
     Edge cases  a receiver without senders gets b; no self-loops are added: give them a relation of their own
     Cost        time O(P inputs H C + E H C), memory O(P H C + E H), P <= E the pairs of a sender and a relation;
                 compiled, O(E H C) memory, and the maps of all relations of all nodes
@@ -76,8 +72,7 @@ class RGAT(Layer):
         for weight in (*self.maps, *self.a_receiver, *self.a_sender, *(() if self.mix is None else (self.mix,))):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
-        check_relations(graph, e, self.relations)
+    def forward(self, graph: Graph, x: Sides, e: Relations = None) -> Tensor:
         x_i, x_j, offset = two_sides(graph, x)
         for side in (x_i, x_j):
             check_features(side, self.maps)

@@ -1,8 +1,6 @@
 """Relational graph convolution: edges of several kinds, each with a linear map of its own."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +10,20 @@ from edgewise.configuration import Bounds, Count, require
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph, Partition
 from edgewise.kernels import aggregate, collect
-from edgewise.kernels.call import check_graph
 from edgewise.kernels.gates import unscaled
-from edgewise.layers.plain.examples import Example, small_example
-from edgewise.layers.plain.layer import Layer
+from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Nodes, Sides, both_sides, check_edges
-from edgewise.layers.relational.types import Pairs, check_types, edges_alone, of_pairs, pairs, reads, shares
+from edgewise.layers.relational.types import check_types, edges_alone, of_pairs, pairs, reads, shares
+
+
+def _kinds(layer: Any, graph: Graph, name: str, e: Any) -> None:
+    if e is None and layer.relations > 1:
+        raise ShapeError(f"this layer has {layer.relations} relations: hand over that of each edge, e [E]")
+    if isinstance(e, Tensor) and e.is_floating_point():
+        check_edges(graph, e, layer.relations, "weights of relations")
+    elif e is not None:
+        check_types("relations of edges", e, graph, graph.num_edges, layer.relations)
 
 
 class RGCN(Layer):
@@ -31,7 +36,6 @@ class RGCN(Layer):
     Shapes      x [*, J, inputs], or a pair (x_receivers, x_senders), and in the graph's edge order the relation of each
                 edge, e [E] int64, or weights e [*, E, relations], of which one-hot ones are the same function
                 -> [*, I, outputs]; of a single relation no e is needed
-    Errors      ShapeError where x or e does not fit, or for a number that is no relation
     Edge cases  without edges of a relation its term is 0; an isolated node: W_0 x_i + b
     Cost        relations as numbers: time O(P inputs outputs + E outputs), P <= E the pairs of a sender and a relation;
                 as weights, for B = bases, or relations where bases = 0: O(J inputs B outputs + E B outputs)
@@ -56,38 +60,27 @@ class RGCN(Layer):
         if self.mix is not None:
             nn.init.xavier_uniform_(self.mix)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> Tensor:
-        self._check(graph, e)
+    def forward(self, graph: Graph, x: Sides, e: Annotated[Tensor | None, _kinds] = None) -> Tensor:
         own, _ = both_sides(graph, x, self.own)
-        x_j = x[1] if isinstance(x, tuple) else x
+        return own + self._of_relations(graph, x[1] if isinstance(x, tuple) else x, e)
+
+    def _of_relations(self, graph: Graph, x_j: Nodes, e: Tensor | None) -> Tensor:
+        """Σ_r 1/c_ir Σ_{j ∈ N_r(i)} W_r x_j, from the pairs of a sender and a relation, or by weights from all V_b."""
         if e is None or (self.relations == 1 and not e.is_floating_point()):
             Wx = self.maps(x_j)
-            return own + aggregate(graph, Wx if self.mix is None else self.mix.flatten() * Wx, reduce="mean")
-        if _are_known(e) and not isinstance(graph, Partition):
-            sending = pairs(e, graph.senders, graph.num_senders, self.relations)
-            if self._fewer(graph, x_j, sending):
-                V = self.maps.weight.unflatten(0, (-1, self.outputs))
-                Wx = of_pairs(x_j, V if self.mix is None else torch.tensordot(self.mix, V, 1), sending)
-                paths = reads(sending.place, graph.receivers, (sending.rows.num_receivers, graph.num_receivers))
-                c = shares(e, graph.receivers, self.relations, Wx.dtype)
-                return own + aggregate(paths, Wx, paths.sort_edges(c))
-        Vx = self.maps(x_j).unflatten(-1, (-1, self.outputs))
-        return own + aggregate(graph, Vx, self._weights(graph, e, Vx.dtype)).sum(-2)
-
-    def _check(self, graph: Graph, e: Tensor | None) -> None:
-        check_graph(graph)
-        if e is None and self.relations > 1:
-            raise ShapeError(f"this layer has {self.relations} relations: hand over that of each edge, e [E]")
-        if isinstance(e, Tensor) and e.is_floating_point():
-            check_edges(graph, e, self.relations, "weights of relations")
-        elif e is not None:
-            check_types("relations of edges", e, graph, graph.num_edges, self.relations)
+            return aggregate(graph, Wx if self.mix is None else self.mix.flatten() * Wx, reduce="mean")
+        if e.is_floating_point() or edges_alone() or isinstance(graph, Partition):
+            Vx = self.maps(x_j).unflatten(-1, (-1, self.outputs))
+            return aggregate(graph, Vx, self._weights(graph, e, Vx.dtype)).sum(-2)
+        V = self.maps.weight.unflatten(0, (-1, self.outputs))
+        sending = pairs(e, graph.senders, graph.num_senders, self.relations)
+        Wx = of_pairs(x_j, V if self.mix is None else torch.tensordot(self.mix, V, 1), sending)
+        paths = reads(sending.place, graph.receivers, (sending.rows.num_receivers, graph.num_receivers))
+        c = shares(e, graph.receivers, self.relations, Wx.dtype)
+        return aggregate(paths, Wx, paths.sort_edges(c))
 
     def _weights(self, graph: Graph, e: Tensor, dtype: torch.dtype) -> Tensor:
         """Σ_r e_ijr a_rb / c_ir, or e_ijr / c_ir without bases."""
-        if _are_known(e) and self.mix is not None:
-            c = shares(e, graph.receivers, self.relations, self.mix.dtype)
-            return (self.mix.index_select(0, e) * c[:, None]).to(dtype)
         wide = torch.promote_types(dtype, torch.float32)  # c_ir may be beyond half's range
         e = e.to(wide) if e.is_floating_point() else functional.one_hot(e, self.relations).to(wide)
         with unscaled():
@@ -95,17 +88,6 @@ class RGCN(Layer):
         share = torch.where(c == 0, torch.zeros_like(e), e / torch.where(c == 0, torch.ones_like(c), c)).to(dtype)
         return share if self.mix is None else share @ self.mix.to(dtype)
 
-    def _fewer(self, graph: Graph, x_j: Nodes, sending: Pairs) -> bool:
-        """Whether the pairs' products with their own W_r are fewer than those of all senders with all V."""
-        if self.mix is None or not isinstance(x_j, Tensor):
-            return self.mix is None
-        return sending.rows.num_receivers < self.mix.shape[1] * (graph.num_senders + graph.num_edges // 4)
-
     @staticmethod
     def example() -> Example:
         return small_example(RGCN(3, 4))
-
-
-def _are_known(e: Tensor) -> bool:
-    """Whether e are numbers of relations whose values may be asked for."""
-    return not e.is_floating_point() and not edges_alone()

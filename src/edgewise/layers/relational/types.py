@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +16,6 @@ from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels import EdgeBias, EdgeVectors, Uniform, aggregate, attend
 from edgewise.kernels.call import check_graph
 from edgewise.kernels.gates import gates
-from edgewise.kernels.operator.gradients import is_batched
 from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import check_features
 from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_sides
@@ -66,6 +64,13 @@ def check_relations(graph: Graph, e: Tensor | None, relations: int) -> None:
         raise ShapeError(f"this layer has {relations} relations: hand over that of each edge, e [E]")
     if e is not None:
         check_types("relations of edges", e, graph, graph.num_edges, relations)
+
+
+def _relations(layer: Any, graph: Graph, name: str, e: Any) -> None:
+    check_relations(graph, e, layer.relations)
+
+
+Relations = Annotated[Tensor | None, _relations]  # the relation of each edge, [E] int64, in the annotation of a layer
 
 
 def two_sides(graph: Graph, x: Sides) -> tuple[Nodes, Nodes, int]:
@@ -130,30 +135,16 @@ def grouped(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
 
     Equation    y_p = W_t x_p for the rows p of type t, those of type 0 first; in heads: y_ph = W_th x_ph
     Shapes      x [*, P, C], W [T, D, C] -> [*, P, D];  x [*, P, H, C], W [T, H, D, C] -> [*, P, H, D]
-    Cost        O(P C D) time, one product for each type; memory that of y: no row has a copy of its matrix
+    Cost        O(P C D) time, one product for each type; no row has a copy of its matrix
 
     >>> grouped(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[[1.0]], [[10.0]]]), (1, 2)).flatten().tolist()
     [1.0, 20.0, 30.0]
     """
-    if torch.is_autocast_enabled(x.device.type):
-        lower = torch.get_autocast_dtype(x.device.type)
-        x, W = x.to(lower), W.to(lower)
-    if x.ndim == W.ndim - 1 and not is_traced():
-        return _product(x, W, counts)
     if W.ndim == 4:
         parts = zip(x.split(counts, -3), W.unbind(), strict=True)
         return torch.cat([torch.einsum("...phc,hdc->...phd", part, W_t) for part, W_t in parts], -3)
     parts = zip(x.split(counts, -2), W.unbind(), strict=True)
     return torch.cat([functional.linear(part, W_t) for part, W_t in parts], -2)
-
-
-def _segments(counts: tuple[int, ...]) -> Iterator[tuple[int, slice]]:
-    """Each type that has rows, and where they are."""
-    last = 0
-    for kind, count in enumerate(counts):
-        first, last = last, last + count
-        if count:
-            yield kind, slice(first, last)
 
 
 def of_pairs(x: Nodes, W: Tensor, chosen: Pairs) -> Tensor:
@@ -212,73 +203,3 @@ class GroupedLinear(Layer):
         order, place, counts = groups(types, len(W))
         y = grouped(x if order is None else x.index_select(-2, order), W, counts)
         return (y if place is None else y.index_select(-2, place)) + b.index_select(0, types)
-
-
-def _times(x: Tensor, W: Tensor) -> Tensor:
-    """W x_p of rows x [P, (H,) K] and one map W [(H,) N, K]."""
-    return x @ W.T if x.ndim == 2 else torch.bmm(x.transpose(0, 1), W.mT).transpose(0, 1)
-
-
-def _over_rows(a: Tensor, b: Tensor) -> Tensor:
-    """Σ_p a_p b_pᵀ [(H,) M, N] of rows a [P, (H,) M] and b [P, (H,) N]."""
-    return a.T @ b if a.ndim == 2 else torch.bmm(a.permute(1, 2, 0), b.transpose(0, 1))
-
-
-class _Product(torch.autograd.Function):
-    """y_p = W_t x_p, written where it belongs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
-        ctx.save_for_backward(x, W)
-        ctx.counts = counts
-        y = x.new_empty(*x.shape[:-1], W.shape[-2])
-        for kind, rows in _segments(counts):
-            if W.ndim == 3:
-                torch.mm(x[rows], W[kind].T, out=y[rows])
-            else:
-                y[rows] = _times(x[rows], W[kind])
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        (dy,), (x, W) = gradients, ctx.saved_tensors
-        dx = _product(dy, W.mT, ctx.counts) if ctx.needs_input_grad[0] else None
-        dW = _outer(dy, x, ctx.counts) if ctx.needs_input_grad[1] else None
-        return dx, dW, None
-
-
-class _Outer(torch.autograd.Function):
-    """M_t = Σ_p a_p b_pᵀ over the rows p of type t: what a gradient of W is."""
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
-        ctx.save_for_backward(a, b)
-        ctx.counts = counts
-        M = a.new_zeros(len(counts), *a.shape[1:-1], a.shape[-1], b.shape[-1])
-        for kind, rows in _segments(counts):
-            if a.ndim == 2:
-                torch.mm(a[rows].T, b[rows], out=M[kind])
-            else:
-                M[kind] = _over_rows(a[rows], b[rows])
-        return M
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        (dM,), (a, b) = gradients, ctx.saved_tensors
-        da = _product(b, dM, ctx.counts) if ctx.needs_input_grad[0] else None
-        db = _product(a, dM.mT, ctx.counts) if ctx.needs_input_grad[1] else None
-        return da, db, None
-
-
-def _product(x: Tensor, W: Tensor, counts: tuple[int, ...]) -> Tensor:
-    if is_batched(x) or is_batched(W):  # several gradients at once
-        return torch.cat([_times(x_t, W_t) for x_t, W_t in zip(x.split(counts), W.unbind(), strict=True)])
-    y: Tensor = _Product.apply(x, W, counts)  # type: ignore[no-untyped-call]
-    return y
-
-
-def _outer(a: Tensor, b: Tensor, counts: tuple[int, ...]) -> Tensor:
-    if is_batched(a) or is_batched(b):
-        return torch.stack([_over_rows(*parts) for parts in zip(a.split(counts), b.split(counts), strict=True)])
-    M: Tensor = _Outer.apply(a, b, counts)  # type: ignore[no-untyped-call]
-    return M
