@@ -14,7 +14,7 @@ import pytest
 from edgewise.errors import CheckpointError, ConfigError, installing
 from edgewise.training import journal as module
 from edgewise.training.journal import Display, Journal, digest
-from faults import Disk
+from fuzz.disk import Disk
 
 
 def test_lines_are_on_the_disk_at_once_and_can_be_cut(tmp_path):

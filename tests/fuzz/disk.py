@@ -9,8 +9,6 @@ import errno
 import io
 import os
 import shutil
-import subprocess
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from typing import Any
 import pytest
 
 WRITING = ("create", "write", "mkdir")  # what a full disk refuses
-FAULTS = ("EIO", "ENOSPC", "full", "short", "kill", "exit")
+FAULTS = ("EIO", "ENOSPC", "full", "short", "kill")
 
 
 class Killed(BaseException):
@@ -117,8 +115,6 @@ class Disk:
         if turn and self.fault in ("EIO", "ENOSPC"):
             number = getattr(errno, self.fault)
             raise OSError(number, os.strerror(number), str(path))
-        if turn and self.fault == "exit":
-            os._exit(9)
         if turn and self.fault == "kill":
             self.dead = True
             if kind != "write":
@@ -275,39 +271,3 @@ class Raw(io.FileIO):
         if not self.closed:
             self.disk.opened.pop(self.fileno(), None)
         super().close()
-
-
-FILES = "openat,write,fsync,rename,mkdir,unlink,rmdir,newfstatat,fstat,lseek,close,getdents64,ioctl,unlinkat,statx"
-FAILED = 3  # the exit code of a process whose checkpoint could not be written, and that said so
-
-
-def traced(action: Callable[[], object], error: type[Exception], log: Path, inject: str = "") -> int:
-    """Carry out an action in a fork of this process under strace, with one call failing: its exit code.
-
-    It is `FAILED` where the action raised `error`, and 1 for any other exception.
-    """
-    ready, go = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fork beside threads: the child only writes and ends
-        child = os.fork()
-    if child == 0:
-        os.read(ready, 1)
-        try:
-            action()
-            code = 0
-        except error:
-            code = FAILED
-        except BaseException:
-            code = 1
-        os._exit(code)
-    command = ["strace", "-o", str(log), "-e", f"trace={FILES}", *(["-e", f"inject={inject}"] if inject else [])]
-    tracer = subprocess.Popen([*command, "-p", str(child)], stderr=subprocess.PIPE, text=True)
-    attached = tracer.stderr.readline()
-    os.write(go, b".")
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    tracer.communicate()
-    for descriptor in (ready, go):
-        os.close(descriptor)
-    if "attached" not in attached:
-        pytest.skip(f"strace cannot trace here: {attached.strip()}")
-    return status
