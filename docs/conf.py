@@ -34,11 +34,17 @@ autodoc_default_options = {"exclude-members": "forward, example, load_state_dict
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 
+ANNOTATED = re.compile(r"(?:typing\.)?Annotated\[([^][,]+(?:\[[^][]*\])?), [^][]*\]")
 LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\ssrc=\"(?:https?:)?//|<link\b[^>]*\shref=\"(?:https?:)?//")
 
 
 def fill(app: Any, page: str, source: list[str]) -> None:
     source[0] = filled(source[0])
+
+
+def plain_signature(app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: Any) -> Any:
+    """Types without the bounds that they are annotated with."""
+    return (ANNOTATED.sub(r"\1", signature), returns) if signature else None
 
 
 def write_explorer(app: Any) -> None:
@@ -60,4 +66,5 @@ write_families()
 def setup(app: Any) -> None:
     app.connect("builder-inited", write_explorer)
     app.connect("source-read", fill)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("build-finished", check_offline, priority=900)

@@ -9,7 +9,11 @@ from typing import Any
 
 PART = re.compile(r"([A-Z][a-z]+(?: [a-z]+)?)(?: {2,}(\S.*)|:?$)")
 CODE = re.compile(r"`+(.+?)`+")
-INDEX = re.compile(r"(?<=[\w)\]}'ΣΠ⊕∪∩‖])([_^])(?:\{([^}]*)\}|\(([^)]*)\)|([-−+]?[^\W_]+(?:,[^\W_]+)*[½*]?|[-−]?½|∞))")
+LETTER = r"A-Za-z0-9Α-Ωα-ω"
+INDEX = re.compile(
+    rf"(?<=[{LETTER}\u0300-\u036f)\]}}'⊕∪∩‖])([_^])"
+    rf"(?:\{{([^}}]*)\}}|\(([^)]*)\)|((?:&lt;)?[-−+]?[{LETTER}]+(?:,[{LETTER}]+)*[½*]?|[-−]?½|∞))"
+)
 
 
 def setup(app: Any) -> dict[str, bool]:
@@ -84,11 +88,12 @@ def indexed(text: str) -> str:
     """A line with an equation as HTML: x_ij and 2^k with their indices and powers below and above the line."""
 
     def set_index(found: re.Match[str]) -> str:
-        base = re.search(r"[^\W_]*$", found.string[: found.start()])
-        index = next(filter(None, found.groups()[1:]), "")
+        base = re.search(rf"[{LETTER}]*$", found.string[: found.start()])
+        index = f"({found[3]})" if found[3] else found[2] or found[4] or ""
         if base and len(base[0]) > 2 and len(index) > 2 and found[4] and found[1] == "_":
             return found[0]  # a name such as num_nodes
-        return f"<su{'b' if found[1] == '_' else 'p'}>{index}</su{'b' if found[1] == '_' else 'p'}>"
+        tag = "sub" if found[1] == "_" else "sup"
+        return f"<{tag}>{index}</{tag}>"
 
     parts = CODE.split(escape(text.strip(), quote=False))
     parts[::2] = [INDEX.sub(set_index, re.sub(r" {2,}", "&emsp;", part)) for part in parts[::2]]

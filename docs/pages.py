@@ -74,13 +74,15 @@ def write_families() -> None:
     for letter in sorted({row.id[0] for row in SYSTEMS}):
         parts = [f"# {FAMILIES.get(letter, letter)}", ""]
         for id_ in dict.fromkeys(row.id for row in SYSTEMS if row.id[0] == letter):
-            parts += [f"({id_.lower()})=", f"## {id_}", "", picture(id_)]
-            for system in (row for row in SYSTEMS if row.id == id_):
+            rows = [row for row in SYSTEMS if row.id == id_]
+            parts += [f"({id_.lower()})=", f"## {id_} · {' · '.join(row.name for row in rows)}", "", picture(id_)]
+            for system in rows:
                 module = f"edgewise.{system.file.removesuffix('.py').replace('/', '.')}"
                 named = re.compile(rf"`edgewise train {system.recipe}(?![\w-])")
                 reached = [row for row in figures if row and named.match(row[0])]
                 parts += [
-                    f'### {system.name}\n\n<div class="equation">{indexed(system.equation)}</div>\n',
+                    f"### {system.name}\n" if len(rows) > 1 else "",
+                    f'<div class="equation">{indexed(system.equation)}</div>\n',
                     f"Code: {{py:mod}}`{module}`\n",
                     f"```sh\nedgewise train {system.recipe}\n```\n",
                     *(f"- {' · '.join(filter(None, row))}" for row in reached),

@@ -1,4 +1,3 @@
-import runpy
 from pathlib import Path
 
 import pytest
@@ -24,18 +23,6 @@ def test_each_recipe_names_only_systems_that_are_listed() -> None:
         found = recipes.read(name)
         assert set(found.system) <= listed, name
         assert found.description, name
-
-
-def test_the_table_is_markdown_with_one_line_per_system() -> None:
-    table = runpy.run_path(str(SOURCE.parents[1] / "docs" / "readme.py"))["systems_table"]
-    lines = table("src/edgewise").splitlines()
-    assert len(lines) == len(SYSTEMS) + 2
-    assert lines[1] == "|---|---|---|---|---|"
-    for row, line in zip(SYSTEMS, lines[2:], strict=True):
-        cells = line.replace(r"\|", "").split("|")
-        assert len(cells) == 7
-        assert row.id == cells[1].strip()
-        assert f"(src/edgewise/{row.file})" in line
 
 
 def test_recipes_are_plain_yaml_files_beside_the_code() -> None:
