@@ -32,26 +32,16 @@ def groups() -> dict[str, list[tuple[str, float]]]:
     """By title: names, and the time of the fastest peer over that of Edgewise."""
     kernels = [row for row in rows("kernels") if row["threads"] == "1" and "forward and backward" in row.values()]
     features = [row for row in rows("edge-features") if row["nodes"] == "20,000"]
-    relations = [(f"{row['relations']} relations, {row['bases']} bases", row) for row in rows("relations")]
     return {
-        "Kernels, forward and backward": [
-            (row["case"], ratio(row["×"])) for row in kernels if "scaling" not in row["case"]
-        ],
-        "Masks of FlexAttention, beside SDPA": [(row["mask"], ratio(row["×"])) for row in rows("masks")],
+        "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in kernels],
         "Layers that read features of edges, beside compiled PyG": [
             (row["layer"], ratio(row["over compiled"])) for row in features
-        ],
-        "Kinds of edges, beside the faster form of RGCNConv": [
-            (name.removesuffix(",  bases"), ratio(row["over the faster"])) for name, row in relations
         ],
         "Whole training steps, beside the faster form of the peer": [
             (row["recipe"], ratio(row["×"])) for row in rows("steps")
         ],
         "Training on Cora, an epoch": [
             (row["case"], ratio(row["×"])) for row in rows("epochs-and-particles") if row["case"].startswith("cora-")
-        ],
-        "Mistral in transformers, a step beside sdpa": [
-            (f"{row['tokens']} tokens, window {row['window']}", ratio(row["×"])) for row in rows("hugging-face")
         ],
         "Scripts of PyG with one line added, beside compiled": [
             (row["script"], min(ratio(row["over compiled"]), ratio(row["over PyG"]))) for row in rows("pyg-scripts")
