@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -20,6 +21,7 @@ class Part:
 
     make: Callable[[float], Inputs]
     traffic: str | None = None  # the name of its formula in `roofline`
+    dtype: torch.dtype = torch.float32
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,8 @@ class Case:
     about: str
     parts: dict[str, Part]
     peers: tuple[str, ...]
-    threads: tuple[int, ...] = (1, 2)
     quick: float = 0.01  # of the nodes, or of the molecules, that the full case has
-    whole: bool = False  # a whole training step: in a quick run the planner's choice stands for all backends
+    whole: bool = False  # a whole training step: the planner's choice stands for all backends
 
 
 def scaled(count: int, size: float, least: int = 64) -> int:
@@ -78,11 +79,6 @@ def molecules_sparse(size: float) -> Inputs:
     return inputs.attention(inputs.molecules(scaled(256, size, 8)), 4, 32, Dot())
 
 
-def five(layer: str) -> Callable[[float], Inputs]:
-    """A batch of `nbody`."""
-    return lambda size: inputs.five_bodies(layer, scaled(100, size, 4))
-
-
 def sampling(size: float) -> Inputs:
     """1,024 seeds, ten neighbours of each, ten of each of those."""
     nodes = scaled(1_000_000, size)
@@ -91,12 +87,7 @@ def sampling(size: float) -> Inputs:
     return Sampling(graph, seeds, (10, 10))
 
 
-def tensor_field(channels: int, types: int) -> Callable[[float], Inputs]:
-    """A convolution of e3nn's usual size."""
-    return lambda size: inputs.tensor_field(scaled(1_000, size), scaled(20_000, size), channels, types)
-
-
-PYG = ("pyg", "pyg-reuse", "compiled", "compiled-reuse")
+PYG = ("pyg", "compiled")
 SPARSE = (*PYG, "gather-compiled")
 SPMM = (*SPARSE, "sparse-csr")
 CSR_4X16 = Part(csr(100_000, 2_000_000, 4, 16), "csr")
@@ -165,26 +156,65 @@ CASES: dict[str, Case] = {
         ("plain-gpt",),
         whole=True,
     ),
-    "tfn": Case(
-        "a tensor field convolution, 1k nodes, 20k edges, 16 and 32 channels of types 0-1 and 0-2",
-        {f"{c}x{types}": Part(tensor_field(c, types)) for types in (1, 2) for c in (16, 32)},
-        ("e3nn", "e3nn-compiled"),
-        threads=(1,),
-        whole=True,
-    ),
-    "egnn": Case(
-        "a training step of EGNN, width 64: 2 layers on 10k nodes and 200k edges, 4 on 100 times 5 particles",
-        {"10k": Part(lambda size: inputs.scattered("egnn", scaled(10_000, size))), "nbody": Part(five("egnn"))},
-        PYG,
-        threads=(1,),
-        whole=True,
-    ),
-    "schnet": Case(
-        "a training step of SchNet, width 64, 50 Gaussians: the same sizes",
-        {"10k": Part(lambda size: inputs.scattered("schnet", scaled(10_000, size))), "nbody": Part(five("schnet"))},
-        PYG,
-        threads=(1,),
-        whole=True,
-    ),
     "sampling": Case("1M nodes, 10M edges: 1,024 seeds, ten neighbours, two hops", {"": Part(sampling)}, ("numba",)),
+}
+
+FLOAT, HALF = torch.float32, torch.bfloat16
+SIZES = {"100k": (100_000, 2_000_000, 4, 32), "1M": (1_000_000, 16_000_000, 8, 16)}
+
+
+def texts(graph: Callable[[int], Graph], n: int) -> Part:
+    """32,768 tokens in texts of n, 16 heads of 64."""
+    batch = max(1, 32_768 // n)
+    return Part(lambda size: rule(graph, n, 16, 64, (batch if size == 1 else 2,)).make(size), "pairs", HALF)
+
+
+def many_molecules(size: float) -> Inputs:
+    """512 molecules of 10 to 40 atoms, each complete."""
+    graphs = [complete(n) for n in inputs.molecule_sizes(scaled(512, size, 8))]
+    return inputs.attention(Graph.batch(graphs), 8, 32, Dot())
+
+
+CASES_OF_A_GPU: dict[str, Case] = {
+    f"gpu-csr-{name}": Case(
+        f"attention, power law, {nodes:,} nodes, {edges:,} edges, {heads} × {channels}",
+        {
+            "bf16": Part(csr(nodes, edges, heads, channels), "csr", HALF),
+            "fp32": Part(csr(nodes, edges, heads, channels), "csr"),
+        },
+        ("pyg", "compiled"),
+        quick=0.002,
+    )
+    for name, (nodes, edges, heads, channels) in SIZES.items()
+}
+CASES_OF_A_GPU |= {
+    f"gpu-sum-{name}": Case(
+        f"weighted sum, power law, {nodes:,} nodes, {edges:,} edges, 128 channels",
+        {"bf16": Part(spmm(128, nodes, edges), "spmm", HALF), "fp32": Part(spmm(128, nodes, edges), "spmm")},
+        ("pyg", "compiled", "sparse-csr"),
+        quick=0.002,
+    )
+    for name, (nodes, edges, *_) in SIZES.items()
+}
+CASES_OF_A_GPU |= {
+    "gpu-complete": Case(
+        "attention of everyone to everyone, 16 × 64, bfloat16",
+        {str(n): texts(complete, n) for n in (1024, 4096, 16384)},
+        ("sdpa",),
+    ),
+    "gpu-causal": Case(
+        "attention to the past, 16 × 64, bfloat16",
+        {str(n): texts(causal, n) for n in (1024, 4096, 16384)},
+        ("sdpa", "flex"),
+    ),
+    "gpu-window": Case(
+        "attention in a window of ±128, 16,384 tokens, 16 × 64, bfloat16",
+        {"": texts(partial(line.window, radius=128), 16384)},
+        ("flex", "sdpa-masked"),
+    ),
+    "gpu-molecules": Case(
+        "512 molecules of 10 to 40 atoms, each complete, 8 × 32, bfloat16",
+        {"": Part(many_molecules, "pairs", HALF)},
+        ("sdpa-grouped",),
+    ),
 }

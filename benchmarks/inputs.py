@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.graphs import Graph, complete, radius_graph
+from edgewise.graphs import Graph
 from edgewise.kernels import GatedAdditive, Score
-from edgewise.layers import TFN, Coupling
 
 CHECKED_EDGES = 400_000  # a larger case is checked on the rows that hold about so many edges
 
@@ -105,51 +104,8 @@ class SmallGPT:
     """A training step of a GPT with 4 layers, 4 heads, width 128, context 64 and 12 texts."""
 
 
-@dataclass(frozen=True)
-class TensorField:
-    """A tensor field convolution, differentiated with respect to the features and to every weight."""
-
-    graph: Graph
-    h: Tensor
-    x: Tensor
-    layer: TFN
-
-    @cached_property
-    def leaves(self) -> dict[str, Tensor]:
-        """The features, and the weights by their names."""
-        return {"h": self.h, **dict(self.layer.named_parameters())}
-
-    @cached_property
-    def gradient(self) -> Tensor:
-        """dL/dy, the same in every contender."""
-        return torch.randn(self.h.shape, generator=torch.Generator().manual_seed(3))
-
-    @property
-    def node_axis(self) -> int:
-        """Where y counts receivers."""
-        return -3
-
-
-@dataclass(frozen=True)
-class Particles:
-    """A training step of `depth` layers of width 64, EGNN or SchNet, on nodes in space."""
-
-    layer: str
-    graph: Graph
-    h: Tensor
-    x: Tensor
-    targets: tuple[Tensor, ...]
-    cutoff: float
-    depth: int
-
-    def double(self) -> Particles:
-        """The same in float64."""
-        targets = tuple(t.double() for t in self.targets)
-        return replace(self, h=self.h.double(), x=self.x.double(), targets=targets)
-
-
-Differentiated = Attention | Product | TensorField
-Inputs = Differentiated | Epoch | Sampling | SmallGPT | Particles
+Differentiated = Attention | Product
+Inputs = Differentiated | Epoch | Sampling | SmallGPT
 
 
 def attention(graph: Graph, heads: int, channels: int, score: Score, batch: tuple[int, ...] = ()) -> Attention:
@@ -171,38 +127,6 @@ def product(graph: Graph, channels: int) -> Product:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(graph.num_senders, channels, generator=generator).requires_grad_()
     return Product(graph, x, torch.rand(graph.num_edges, generator=generator))
-
-
-def tensor_field(nodes: int, edges: int, channels: int, types: int) -> TensorField:
-    """Normal features and positions, ends drawn evenly; filters up to the largest type, as e3nn's models have them."""
-    graph, generator = uniform(nodes, edges).remove_self_loops(), torch.Generator().manual_seed(1)
-    x = torch.randn(nodes, 3, generator=generator)
-    with torch.random.fork_rng():
-        torch.manual_seed(2)
-        layer = TFN(channels, coupling=Coupling(types, filters=types, chiral=False))
-    return TensorField(
-        graph, torch.randn(nodes, (types + 1) ** 2, channels, generator=generator).requires_grad_(), x, layer
-    )
-
-
-def scattered(layer: str, nodes: int) -> Particles:
-    """Nodes spread evenly in a cube, each listening to some 20 within a distance of 1; two layers."""
-    x = torch.rand(nodes, 3, generator=torch.Generator().manual_seed(1)) * (nodes / 5.3) ** (1 / 3)
-    return particles(layer, radius_graph(x, 1.0), x, cutoff=1.0, depth=2)
-
-
-def five_bodies(layer: str, trajectories: int) -> Particles:
-    """Five particles for each trajectory, each listening to the other four; four layers, as `nbody-egnn` has."""
-    graph = Graph.batch([complete(5).remove_self_loops()] * trajectories)
-    x = torch.randn(5 * trajectories, 3, generator=torch.Generator().manual_seed(1))
-    return particles(layer, graph, x, cutoff=10.0, depth=4)
-
-
-def particles(layer: str, graph: Graph, x: Tensor, cutoff: float, depth: int) -> Particles:
-    """Normal features and targets for nodes at given places."""
-    generator = torch.Generator().manual_seed(2)
-    h, *targets = (torch.randn(len(x), width, generator=generator) for width in (64, 64, 3))
-    return Particles(layer, graph, h, x, tuple(targets), cutoff, depth)
 
 
 def power_law(nodes: int, edges: int) -> Graph:

@@ -13,13 +13,6 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MEGABYTE = 2**20
 
 
-def cap(gigabytes: float) -> None:
-    """Let this process allocate at most so much address space: an allocation beyond it fails instead of swapping."""
-    most = int(gigabytes * 2**30)
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
 def resident() -> float:
     """Megabytes of this process that are in memory now."""
     return _status("VmRSS") if STATUS.exists() else _greatest()

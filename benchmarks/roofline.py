@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.harness import Budget, context_of, environment, environment_of
+import torch
 
 # What any method must move and compute. w = 4HC bytes of a node's row; E edges, N nodes, H heads, C channels. Rows that
 # several edges share are counted for each of them: caches can serve more than a copy does.
@@ -53,49 +52,8 @@ def of(inputs: Any, formula: str, kind: str) -> tuple[int, int]:
     return traffic(formula, kind, copies * graph.num_edges, copies * graph.num_receivers, heads, channels)
 
 
-def work(case: str, part: str, size: float) -> dict[str, tuple[int, int]]:
-    """Compulsory bytes and operations of a part by kind; empty for a part without a formula."""
-    from benchmarks.cases import CASES
-
-    chosen = CASES[case].parts[part]
-    if chosen.traffic is None:
-        return {}
-    inputs = chosen.make(size)
-    return {kind: of(inputs, chosen.traffic, kind) for kind in ("forward", "step")}
-
-
-def machine(threads: tuple[int, ...] = (1, 2), budget: Budget = Budget()) -> dict[str, dict[str, float]]:  # noqa: B008
-    """Copy bandwidth and sgemm speed by number of threads, each measured in a process of its own."""
-    found = {}
-    for count in threads:
-        context = context_of(budget)
-        pipe, far_end = context.Pipe(duplex=False)
-        with environment(environment_of(count)):
-            process = context.Process(target=_measure, args=(count, 0.1 if budget.quick else 1.0, far_end))
-            process.start()
-        found[str(count)] = pipe.recv()
-        process.join()
-    return found
-
-
-def _measure(threads: int, size: float, pipe: Any) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-    source = torch.ones(int(size * 2**26))
+def copied(device: str, seconds: Callable[[list[Callable[[], object]]], float], quick: bool = False) -> float:
+    """Bytes read and written per second by a large copy on a device, as `seconds` times it."""
+    source = torch.ones(2**20 if quick else 2**26 if device == "cpu" else 2**30, device=device)
     target = torch.empty_like(source)
-    side = max(256, int(2048 * size))
-    a, b, c = (torch.ones(side, side) for _ in range(3))
-    copied = _best(lambda: target.copy_(source))
-    multiplied = _best(lambda: torch.mm(a, b, out=c))
-    pipe.send({"bytes": 2 * 4 * source.numel() / copied, "flops": 2 * side**3 / multiplied})
-
-
-def _best(run: Callable[[], object], rounds: int = 9) -> float:
-    run()
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return 8 * source.numel() / min(seconds([lambda: target.copy_(source)]) for _ in range(9))

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.contenders import cora, gpt, particles
-from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling, SmallGPT, TensorField
+from benchmarks.contenders import cora, gpt
+from benchmarks.inputs import Attention, Epoch, Inputs, Product, Sampling, SmallGPT
 from edgewise.configuration import Choice
 from edgewise.graphs import causal
 from edgewise.graphs.make.sampling import sample_neighbors
@@ -25,8 +25,6 @@ def refuses(backend: str | None) -> Callable[[Inputs], str | None]:
             return None if backend is None else "the sampler has no backends"
         if backend is None or isinstance(inputs, Epoch | SmallGPT):
             return None
-        if isinstance(inputs, TensorField | Particles):
-            return "a whole layer: the planner chooses for each of its verbs"
         if isinstance(inputs, Product):
             return BACKENDS[backend].refusal(Aggregate(inputs.graph, inputs.x, inputs.weight, "sum"))
         call = Attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score)
@@ -44,14 +42,10 @@ def prepare(backend: str | None) -> Callable[[Inputs], Callable[[], Any]]:
                 return lambda: attend(inputs.graph, inputs.q, inputs.k, inputs.v, inputs.score, backend=backend)
             case Product():
                 return lambda: aggregate(inputs.graph, inputs.x, inputs.weight, backend=backend)
-            case TensorField():
-                return lambda: inputs.layer(inputs.graph, inputs.h, inputs.x)
             case Epoch():
                 return _epoch(inputs, backend)
             case SmallGPT():
                 return _small_gpt(backend)
-            case Particles():
-                return _on(backend, particles.ours(inputs))
             case Sampling():
                 return _sample(inputs)
 

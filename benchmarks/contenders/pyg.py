@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.contenders import cora, particles
-from benchmarks.inputs import Attention, Epoch, Inputs, Particles, Product, Sampling
+from benchmarks.contenders import cora
+from benchmarks.inputs import Attention, Epoch, Inputs, Product, Sampling
 from edgewise.kernels import Additive, GatedAdditive
 
 
@@ -38,8 +38,6 @@ def ready(inputs: Inputs, transform: Callable[[nn.Module], Callable[..., Tensor]
     """The case in PyTorch Geometric, its module transformed once."""
     if isinstance(inputs, Epoch):
         return _epoch(inputs, transform)
-    if isinstance(inputs, Particles):
-        return particles.pyg(inputs, transform)  # type: ignore[arg-type]
     assert isinstance(inputs, Attention | Product)
     edge_index = inputs.graph.edge_index()  # sorted by receiver
     if isinstance(inputs, Product):

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks import inputs
-from benchmarks.cases import CASES
-from benchmarks.contenders import CONTENDERS, OURS, PEERS
+from benchmarks.cases import CASES, CASES_OF_A_GPU
+from benchmarks.contenders import PEERS, ours_on
 from benchmarks.exact import errors, solve
 from benchmarks.inputs import Attention, Product
 from edgewise.kernels import BACKENDS
@@ -16,12 +16,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch 
 
 SMALL = ("csr-4x16", "gat-4x16", "gatv2-4x16", "spmm-64", "window-4096", "complete-1024", "causal-1024", "small-causal")
 SMALL += ("molecules-complete", "molecules-sparse")
-EASY = [
-    (case, name)
-    for case in SMALL
-    for name in (*OURS, *CASES[case].peers)
-    if not CONTENDERS[name].compiles and not CONTENDERS[name].environment
-]
+OURS = ours_on("cpu")
+CONTENDERS = OURS | PEERS
+EASY = [(case, name) for case in SMALL for name in (*OURS, *CASES[case].peers) if not CONTENDERS[name].compiles]
 
 
 @cache
@@ -51,7 +48,7 @@ def test_every_backend_of_the_cpu_but_the_oracle_takes_part() -> None:
 
 
 def test_a_case_names_contenders_that_exist() -> None:
-    assert {name for case in CASES.values() for name in case.peers} <= set(PEERS)
+    assert {name for case in (CASES | CASES_OF_A_GPU).values() for name in case.peers} <= set(PEERS)
 
 
 def test_every_peer_has_a_case() -> None:

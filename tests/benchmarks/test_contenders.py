@@ -3,24 +3,22 @@ import torch
 
 from benchmarks import inputs
 from benchmarks.contenders import (
-    CONTENDERS,
     PEERS,
     cora,
     dense,
     gpt,
     numba_sampling,
-    particles,
+    ours_on,
     plain,
     pyg,
-    tensor_field,
 )
 from benchmarks.contenders import gather_compiled as gathered
-from benchmarks.exact import errors
 from edgewise.graphs import causal
 from edgewise.kernels import Dot
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
 
+CONTENDERS = ours_on("cpu") | PEERS
 SMALL = inputs.attention(causal(4), 1, 2, Dot())
 SAMPLING = inputs.Sampling(causal(4), causal(4).senders[:1], (2,))
 
@@ -47,25 +45,6 @@ def test_the_two_gpts_have_the_losses_of_float64() -> None:
 
 
 @pytest.mark.studies
-@pytest.mark.parametrize("types", [1, 2])
-@pytest.mark.parametrize("name", ["edgewise", "e3nn"])
-def test_a_convolution_is_that_of_float64(name: str, types: int) -> None:
-    made = inputs.tensor_field(20, 100, 4, types)
-    truth = tensor_field.exact(made)
-    y = CONTENDERS[name].prepare(made)()
-    grads = torch.autograd.grad(y, list(made.leaves.values()), made.gradient)
-    assert max(errors(made, y, dict(zip(made.leaves, grads, strict=True)), truth).values()) < 1e-5
-
-
-def test_memory_is_reused_by_an_environment_and_nothing_else() -> None:
-    for name, one in PEERS.items():
-        if name.endswith("-reuse"):
-            default = CONTENDERS[name.removesuffix("-reuse")]
-            assert one.environment and not default.environment
-            assert one.prepare is default.prepare
-
-
-@pytest.mark.studies
 @pytest.mark.parametrize("layer", ["gcn", "gat"])
 @pytest.mark.parametrize("name", ["edgewise", "plain", "pyg"])
 def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
@@ -76,16 +55,3 @@ def test_an_epoch_on_cora_learns(name: str, layer: str, data) -> None:
     losses = [step()[0] for _ in range(4)]
     assert losses[-1] < losses[0]
     assert set(cora.RATES) == {"gcn", "gat"}
-
-
-@pytest.mark.studies
-@pytest.mark.parametrize("layer", ["egnn", "schnet"])
-@pytest.mark.parametrize("name", ["edgewise", "pyg"])
-def test_particles_have_the_losses_of_float64(name: str, layer: str) -> None:
-    if name == "pyg":
-        pytest.importorskip("torch_geometric")
-    for case in (inputs.scattered(layer, 200), inputs.five_bodies(layer, 4)):
-        step = CONTENDERS[name].prepare(case)
-        losses = torch.tensor([step() for _ in range(3)], dtype=torch.float64)
-        assert torch.allclose(losses, particles.exact(case, 3), rtol=1e-5)
-        assert losses[-1] < losses[0]
