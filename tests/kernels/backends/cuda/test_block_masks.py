@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from kernels.backends.torch.test_flex import DEVICE, PATTERNS, random_ranges
 from torch.nn.attention import flex_attention as pytorch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from edgewise import Graph, window
 from edgewise.kernels.backends.cuda import block_masks
+from kernels.backends.cuda.test_flex import DEVICE, PATTERNS, random_ranges
 from kernels.drawn import number
 
 

@@ -24,14 +24,13 @@ from edgewise import (
     window,
 )
 from edgewise.kernels.backends.cuda import attention as launching
-from edgewise.kernels.backends.cuda.programs import attention, bitmap, building, dropout, products, ragged, tiles
+from edgewise.kernels.backends.cuda.programs import attention, bitmap, building, products, ragged, tiles
 from recorded import check_recorded, shown
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels would have to run")
 KERNELS = {
     attention: ("attend", "merge", "pair", "by_sender", "by_receiver"),
     bitmap: ("_forward", "_backward"),
-    dropout: ("dropped",),
     products: ("_reduce", "_multiply"),
     ragged: ("attend_kernel",),
 }
