@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save_file
 
 from edgewise.data import build_store
-from edgewise.data.reading import pieces
 from edgewise.data.sources import Names, arrays_of, edges_of
+from edgewise.data.table import pieces
 from edgewise.errors import DataError
 from edgewise.graphs import Store
 
@@ -20,10 +20,10 @@ def test_names_are_found_and_strangers_named(tmp_path: Path) -> None:
     names.add(["", "-5"])
     assert names.finish() is None
     (tmp_path / "e.csv").write_text("sender\nnode 7\nnode 999\n\n-5\n")
-    (table,) = pieces(tmp_path / "e.csv", ("sender",), ("sender",))
+    (table,) = pieces(tmp_path / "e.csv", ("sender",))
     assert names.find(table, "sender").tolist() == [7, 999, 1001]
     (tmp_path / "e.csv").write_text("sender\nnode 7\nnode 1000\n")
-    (table,) = pieces(tmp_path / "e.csv", ("sender",), ("sender",))
+    (table,) = pieces(tmp_path / "e.csv", ("sender",))
     with pytest.raises(DataError, match="line 3: there is no node 'node 1000'"):
         names.find(table, "sender")
 

@@ -16,7 +16,8 @@ from safetensors.torch import save
 
 from edgewise.configuration import read_yaml
 from edgewise.data import build_store
-from edgewise.data.reading import pieces, read_table
+from edgewise.data.pictures import read_picture
+from edgewise.data.table import pieces, read_table
 from edgewise.graphs.store.layout import check_store
 from edgewise.models.hub.folder import from_hugging_face
 from edgewise.tasks.graphs.molecules import molecule
@@ -25,12 +26,11 @@ from edgewise.tasks.graphs.musk import read_bags
 from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
 from edgewise.tasks.images.idx import read_idx
-from edgewise.tasks.images.pictures import read_picture
-from edgewise.tasks.links.folder import link_folder
-from edgewise.tasks.nodes.own.folder import node_folder
 from edgewise.tasks.nodes.planetoid import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
+from edgewise.tasks.own.links import link_folder
+from edgewise.tasks.own.nodes import node_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
@@ -92,14 +92,14 @@ def graph_npz(folder: Path, content: bytes) -> Any:
 
 
 def read_columns(path: Path) -> None:
-    table = read_table(path, ["size"], ["node"])
+    table = read_table(path, ["size"])
     table.numbers("size")
     for name in table.columns:
         table.texts(name)
 
 
 def read_pieces(path: Path) -> None:
-    for table in pieces(path, ["size"], ["node"], rows=2):
+    for table in pieces(path, ["size"], rows=2):
         table.numbers("size")
 
 
@@ -150,7 +150,7 @@ def pages(folder: Path) -> None:
 
 
 def like_a_run(run: Path) -> None:
-    """Nodes as in `NODES`, and what a run is said to have kept of them (edgewise.tasks.own.record)."""
+    """Nodes as in `NODES`, and what a run is said to have kept of them (edgewise.data.record)."""
     nodes, edges = seeds.NODES.split(b"~\n")
     (run / "nodes.csv").write_bytes(nodes)
     (run / "edges.csv").write_bytes(edges)
@@ -158,7 +158,7 @@ def like_a_run(run: Path) -> None:
 
 
 def like_a_run_of_links(run: Path) -> None:
-    """Nodes with links, and what a run is said to have kept of those (edgewise.tasks.links.kept)."""
+    """Nodes with links, and what a run is said to have kept of those (edgewise.data.record)."""
     (run / "nodes.csv").write_bytes(b"node,size\na,1\nb,2.5\nc,2\nd,3\n")
     (run / "edges.csv").write_bytes(b"sender,receiver\na,b\nb,c\nc,d\n")
     link_folder(str(run), like=str(run))

@@ -85,9 +85,9 @@ def test_every_module_with_a_boundary_has_a_harness() -> None:
         "edgewise.tasks.core.cache": "test_cache",
         "edgewise.data.sources": "build_store",
         "edgewise.tasks.nodes.classification": "node_folder",
-        "edgewise.tasks.nodes.own.arrays": "node_folder",
+        "edgewise.data.graph": "node_folder",
         "edgewise.data.dialect": "read_table",
-        "edgewise.data.lines": "read_table",
+        "edgewise.data.table": "read_table",
         "edgewise.data.parquet": "read_table",
     }
     assert [name for name in modules if name not in text and name not in reached_by] == []

@@ -7,13 +7,23 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice, pairwise
-from typing import Literal
+from itertools import islice, pairwise, repeat
+from operator import contains
+from typing import Any, Literal
 
-from edgewise.data.table import LARGEST, MISSING, numbers_of
+import numpy as np
+
 from edgewise.errors import DataError
 from edgewise.files import reading
 
+LARGEST = float(np.finfo(np.float32).max)
+LONGEST = 1000  # characters of a number
+UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of what has none
+MISSING = UNKNOWN | {"none", "-"}  # other cells; a class may be called none
+GROUPS = {  # thousands, which commas or points part, and the decimal point or comma after them
+    False: re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII),
+    True: re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII),
+}
 SEPARATORS = (",", ";", "\t", "|")
 BEGINNING = 1 << 23  # bytes of a file of any length: some lines, however long they may be
 SAMPLE, LINES = 1 << 17, 8  # characters, and lines, that are looked at; of the encoding all that there are
@@ -30,6 +40,8 @@ DECIMAL = {  # cells that show which is the decimal sign: 1,5 and 0,125 and 1.23
 }
 OPENED = re.compile(rb'"(?<![^\t\n\r\x00\xbf\xfe\xff]")')  # a quotation mark that may begin a cell
 CODE = re.compile(r"0\d+", re.ASCII)  # 007 is a name: a number has no zeros before it
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -67,19 +79,11 @@ class Dialect:
         words += [f"decimal commas in {', '.join(sorted(self.commas))}"] if self.commas else []
         return ", ".join([*words, *self.doubtful])
 
-    def disagreeing(self, name: str, cells: Sequence[str]) -> int | None:
-        """The first cell of a column that is another number than its first rows would make it, or None.
-
-        >>> Dialect(commas=frozenset("a")).disagreeing("a", ["1,5", "2.5"])
-        1
-        """
+    def signs_against(self, name: str) -> tuple[str, re.Pattern[str]] | None:
+        """The signs, and the cells with them, that make a number of a column another than its first rows would."""
         if name in self.texts or not (name in self.commas or (self.late and name not in self.points)):
             return None
-        signs, shape = (".", DECIMAL["."]) if name in self.commas else (self.late, EITHER)
-        for row, cell in enumerate(cells):
-            if any(sign in cell for sign in signs) and shape.fullmatch(cell.strip().removesuffix("%").rstrip()):
-                return row
-        return None
+        return (".", DECIMAL["."]) if name in self.commas else (self.late, EITHER)
 
 
 def dialect_of(content: bytes, whole: bool = True, ending: str = ".csv") -> Dialect:
@@ -243,3 +247,37 @@ def _holds_texts(cells: list[str], comma: bool) -> bool:
     values = numbers_of(present, comma)
     numbers = sum(abs(value) <= LARGEST for value in values.tolist())
     return bool(present) and (2 * numbers < len(present) or any(map(CODE.fullmatch, present)))
+
+
+def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
+    """The numbers of a column of texts, NaN for what is none.
+
+    Symbols     comma = whether they have a decimal comma
+    Edge cases  thousands may be parted by the other sign, and a number followed by %; 1_2, a number to Python, is none
+
+    >>> numbers_of(["1", "1,234.5", "12 %", "1_2"]).tolist(), numbers_of(["1,5", "1.234"], comma=True).tolist()
+    ([1.0, 1234.5, 12.0, nan], [1.5, 1234.0])
+    """
+    try:
+        grouped = comma and any("." in cell for cell in cells)
+        if max(map(len, cells), default=0) <= LONGEST and not grouped and not any(map(contains, cells, repeat("_"))):
+            return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        pass
+    return np.fromiter((_number(cell, comma) for cell in cells), np.float64, len(cells))
+
+
+def _number(text: str | None, comma: bool = False) -> float:
+    if not text or len(text) > LONGEST or "_" in text:
+        return float("nan")
+    if comma and GROUPS[True].fullmatch(text.strip()):  # 1.234, which is another number to Python
+        text = text.replace(".", "")
+    try:
+        return float(text.replace(",", ".") if comma else text)
+    except ValueError:
+        plain = text.strip().removesuffix("%").rstrip()
+        if GROUPS[comma].fullmatch(plain):
+            plain = plain.replace("." if comma else ",", "")
+        elif plain == text.strip():
+            return float("nan")
+        return _number(plain, comma)

@@ -7,36 +7,37 @@ from typing import Any
 from edgewise.errors import DataError
 
 MAX_UNPACKED = 1 << 28  # bytes of all pages
+MAX_VALUES = 1 << 25  # of all pages: equal ones take no space in the file, and 8 bytes each in memory
 MAX_FOOTER = 1 << 22
 MAX_DEPTH = 20
 DELTA_BYTE_ARRAY = 7  # each text as what it shares with the one before: a few bytes can be a megabyte, over and over
 # Fields: of a file, a group of rows, a column, what is known of it; of a page's header, and of the two kinds in it
-GROUPS, COLUMNS, ABOUT = 4, 1, 3
+ROWS, GROUPS, COLUMNS, ABOUT = 3, 4, 1, 3
 COMPRESSED, FIRST, DICTIONARY = 7, 9, 11
 UNPACKED, PACKED, DATA, DATA_V2 = 2, 3, 5, 8
-ENCODING, ENCODING_V2 = 2, 4
+VALUES, ENCODING, ENCODING_V2 = 1, 2, 4
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
 Fields = dict[int, Any]
 Bytes = bytes | mmap.mmap
 
 
-def check_pages(path: Path, content: Bytes, by_group: bool = False) -> None:
-    """Refuse a file whose pages unpack to more than `MAX_UNPACKED`, or are encoded so that texts grow without bound.
+def check_pages(path: Path, content: Bytes, by_group: bool = False) -> int:
+    """How many rows a file has; one is refused whose pages unpack to more than `MAX_UNPACKED`, claim more than
+    `MAX_VALUES`, or are encoded so that texts grow without bound.
 
     Symbols     by_group = one group of rows is read after the other, so that the bound is that of a group
     Errors      DataError; for what is no Parquet file KeyError, ValueError or IndexError
-    Differs     pyarrow's own view of a column is not used: where its statistics are damaged, the process would abort
     Reference   Apache Parquet, parquet.thrift: FileMetaData and PageHeader, in Thrift's compact protocol
     """
     length = int.from_bytes(content[-8:-4], "little")
     if content[-4:] != b"PAR1" or not 0 < length <= min(MAX_FOOTER, len(content) - 8):
         raise ValueError("no footer")
     footer, _ = _struct(content, len(content) - 8 - length, 0)
-    unpacked = last = 0
+    unpacked = values = last = 0
     for number, about in ((n, column[ABOUT]) for n, group in enumerate(footer[GROUPS]) for column in group[COLUMNS]):
         if by_group and number != last:
-            last, unpacked = number, 0
+            last, unpacked, values = number, 0, 0
         place = min(start for start in (about[FIRST], about.get(DICTIONARY)) if start)
         end = place + about[COMPRESSED]
         while 0 <= place < end:
@@ -44,6 +45,7 @@ def check_pages(path: Path, content: Bytes, by_group: bool = False) -> None:
             place += header[PACKED]
             unpacked += header[UNPACKED]
             encodings = header.get(DATA, {}).get(ENCODING), header.get(DATA_V2, {}).get(ENCODING_V2)
+            values += max(header.get(kind, {}).get(VALUES, 0) for kind in (DATA, DATA_V2))
             if header[PACKED] < 0 or header[UNPACKED] < 0:
                 raise ValueError("a page of a negative size")
             if DELTA_BYTE_ARRAY in encodings:
@@ -51,6 +53,9 @@ def check_pages(path: Path, content: Bytes, by_group: bool = False) -> None:
             if unpacked > MAX_UNPACKED:
                 what = f"its group {number} of rows" if by_group else "it"
                 raise DataError(f"{path}: {what} unpacks to more than the {MAX_UNPACKED:,} bytes that it may have")
+            if values > MAX_VALUES:
+                raise DataError(f"{path}: its pages hold more than the {MAX_VALUES:,} values that they may have")
+    return int(footer[ROWS])
 
 
 def _struct(content: Bytes, place: int, depth: int) -> tuple[Fields, int]:

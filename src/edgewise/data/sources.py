@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.ends import ENDS, NODES, ends_called
-from edgewise.data.lines import Problems
-from edgewise.data.reading import is_table, names_in, pieces
-from edgewise.data.table import UNKNOWN, Called, Table
+from edgewise.data.columns import ENDS, NODES, ends_called
+from edgewise.data.dialect import UNKNOWN
+from edgewise.data.table import Called, Problems, Table, is_table, names_in, pieces
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.checks import dense_tensor, shown
@@ -81,7 +80,7 @@ def edges_of(
             raise DataError(
                 f"{path}: its columns are {', '.join(columns)}; expected {expected}, ...: give --ends FROM,TO"
             )
-        for table in pieces(path, called, called if names else (), ROWS):
+        for table in pieces(path, called, ROWS):
             rest = [column for column in table.columns if column and column not in called]
             e = np.stack([table.numbers(column) for column in rest], 1).astype(np.float32) if rest else None
             ends = [names.find(table, end) if names else _numbered(table, end) for end in called]
@@ -168,7 +167,7 @@ class NodeColumns:
         """
         if is_table(path):
             about = _about_nodes(path, names_in(path))
-            for table in pieces(path, (), [*about.values()], ROWS):
+            for table in pieces(path, (), ROWS):
                 self._add_rows(table, about)
             return
         arrays = {name or "x": array for name, array in arrays_of(path).items()}

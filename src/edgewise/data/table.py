@@ -1,88 +1,118 @@
-"""A table of named columns: numbers or texts, whose rows are called as their file calls them."""
+"""Tables: CSV files, cut into cells by Python's reader and held by polars, and Parquet files, decoded by polars."""
 
+import csv
+import io
 import re
-import sys
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import islice
 from math import isfinite
-from operator import contains
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from edgewise.data.dialect import BEGINNING, LARGEST, MISSING, Dialect, Floats, dialect_of, numbers_of, swallowing
+from edgewise.data.parquet import names_of_parquet, pieces_of_parquet, read_parquet
 from edgewise.errors import DataError
+from edgewise.files import read_bytes, reading
 
-MAX_CELLS = 1 << 25  # 8 bytes each; a Parquet file of a few bytes can claim any number of rows
+MAX_BYTES = 1 << 28  # of a file that is read whole
+MAX_CELLS = 1 << 25  # a Parquet file of a few bytes can claim any number of rows
 MAX_ROWS = 1 << 23
-MAX_TEXTS = 1 << 29  # bytes in memory of all texts that differ
-PART = 1 << 16  # numbers that are Python objects at once
-ENTRY = 100  # bytes that a text takes beside itself where it is looked up
-EXACT = 1 << 53  # up to it a float64 holds every whole number
-LARGEST = float(np.finfo(np.float32).max)
-LONGEST = 1000  # characters of a number
+MAX_LINE = 1 << 20  # characters
+PIECE = 1 << 16  # rows
+WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most
 SHOWN = 10  # problems of a file in one message
-UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of what has none
-MISSING = UNKNOWN | {"none", "-"}  # other cells; a class may be called none
-GROUPS = {  # thousands, which commas or points part, and the decimal point or comma after them
-    False: re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII),
-    True: re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII),
-}
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Cells = list[tuple[int, str]]
+ENDINGS = (".csv", ".tsv", ".parquet")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of one length, each a numpy array of numbers or a list of texts; None and NaN are cells without a
-    value.
+    """Named columns of one length: texts as they stand in a CSV file, texts or numbers of a Parquet file.
 
-    In place of a column of another type stands that type's name. The file calls each row "line" 2, 3, ... or "row" 0,
-    1, ... Of a column of numbers, `wrong` has the first cell that is none, and `strange` those, at most `SHOWN`, that
-    hold something else, or a code such as 007. `doubtful` says of a column whose cells are not written alike where that
-    is, so that none who reads it has one number for another. `notes` say how the file is written, where that is
-    unusual; `problems` which rows are left out."""
+    Symbols     header = the names of all columns, "" for one without; columns = those with a name, as polars' series;
+                others = what the columns hold that are neither texts nor numbers; rows = what the file calls its rows,
+                "line" 2, 3, ... or "row" 0, 1, ...; problems = which rows are left out; percents = of each column
+                whether its numbers have a %, as the rows before these show
+    """
 
     path: Path
-    columns: dict[str, Any]
+    header: Sequence[str]
+    columns: Mapping[str, Any]
     rows: tuple[str, Sequence[int]]
-    wrong: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    strange: Mapping[str, Cells] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    dialect: Dialect | None = None
     problems: tuple[str, ...] = ()
-    doubtful: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+    percents: dict[str, bool] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows[1])
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the file is written, where that is unusual."""
+        return (f"{self.path.name}: {self.dialect}",) if self.dialect and str(self.dialect) else ()
+
+    @property
+    def commas(self) -> frozenset[str]:
+        """The columns of numbers with a decimal comma."""
+        return self.dialect.commas if self.dialect else frozenset()
+
     def at(self, number: int) -> str:
         """What a row is called, counted from 0 here."""
-        return row_name(self.path, self.rows, number)
+        return f"{self.path}: {self.rows[0]} {self.rows[1][number]}"
+
+    def need(self, names: Iterable[str]) -> None:
+        """Refuse a table that lacks a column."""
+        if not {*names} <= {*self.header}:
+            raise DataError(f"{self.path}: its columns are {', '.join(self.header)}; expected {', '.join(names)}")
+
+    def column(self, name: str) -> Any:
+        """A column as polars' series.
+
+        Errors      DataError for a column that is none of texts or numbers, or whose numbers are not all written alike
+        """
+        if name in self.others:
+            raise DataError(f"{self.path}: the column {name!r} holds {self.others[name]}, not numbers or texts")
+        if self.dialect is not None and name not in self.dialect.texts:
+            self._check_signs(name, self.dialect)
+        return self.columns[name]
+
+    def values(self, name: str) -> Floats:
+        """A column as numbers, NaN for cells that are none."""
+        column, comma = self.column(name), name in self.commas
+        if column.dtype.is_numeric():
+            values: Floats = column.to_numpy().astype(np.float64, copy=False)
+            return values
+        parts = (column.slice(first, PIECE).fill_null("").to_list() for first in range(0, len(column), PIECE))
+        return np.concatenate([np.empty(0), *(numbers_of(part, comma) for part in parts)])
 
     def numbers(self, name: str) -> Floats:
         """A column of finite numbers."""
-        column = self._column(name)
-        if isinstance(column, np.ndarray):
-            values = column.astype(np.float64, copy=False)
-        else:
-            values = np.array([_number(text) for text in column], dtype=np.float64)
-        rows = np.flatnonzero(~(np.abs(values) <= LARGEST))
-        if len(rows):
-            row, shown = self.wrong.get(name, (int(rows[0]), str(column[rows[0]])))
-            raise DataError(f"{self.at(row)}: {name} is {shown[:40]!r}, {wrong(values[row])}")
+        values = self.values(name)
+        if len(rows := np.flatnonzero(~(np.abs(values) <= LARGEST))):
+            cell = self.columns[name][int(rows[0])]
+            shown = "" if cell is None else str(cell)[:40]
+            raise DataError(f"{self.at(int(rows[0]))}: {name} is {shown!r}, {wrong(values[rows[0]])}")
         return values
+
+    def cells(self, name: str) -> list[str]:
+        """A column as texts as they stand in the file, "" where there is no value."""
+        column = self.column(name)
+        texts: list[str] = column.fill_null("").to_list() if column.dtype == str else self.texts(name)
+        return texts
 
     def texts(self, name: str) -> list[str]:
         """A column as texts, "" where there is no value; a whole number has no point, whatever its type."""
-        column = self._column(name)
-        if not isinstance(column, np.ndarray):
-            return ["" if text is None else text.strip() for text in column]
-        shared = Texts(self.path).shared
-        parts = np.array_split(column, 1 + len(column) // PART)
-        return [shared(_text(value)) for part in parts for value in part.tolist()]
+        column = self.column(name)
+        if column.dtype.is_float():
+            return [_text(value) for value in column.to_list()]
+        texts: list[str] = column.cast(str).str.strip_chars().fill_null("").to_list()
+        return texts
 
     def names(self, name: str) -> list[str]:
         """A column as texts that name something.
@@ -90,43 +120,81 @@ class Table:
         Errors      DataError for a floating number that stands for several whole ones, as pandas makes of long numbers
                     beside a gap
         """
-        column = self._column(name)
-        exact = 2 << np.finfo(column.dtype).nmant if isinstance(column, np.ndarray) and column.dtype.kind == "f" else 0
-        if exact and (np.abs(column) >= exact).any():
-            row = int((np.abs(column) >= exact).argmax())
-            what = "a floating number, which has lost digits: write names as whole numbers or as texts"
-            raise DataError(f"{self.at(row)}: {name} is {column[row]:.0f}, {what}")
+        column = self.column(name)
+        if column.dtype.is_float():
+            values = column.to_numpy()
+            if len(rows := np.flatnonzero(np.abs(values) >= 2 << np.finfo(values.dtype).nmant)):
+                what = "a floating number, which has lost digits: write names as whole numbers or as texts"
+                raise DataError(f"{self.at(int(rows[0]))}: {name} is {values[rows[0]]:.0f}, {what}")
         return self.texts(name)
+
+    def levels(self, name: str) -> tuple[list[str], Any]:
+        """The different texts of a column, in order, and the place of each cell's among them [N]."""
+        import polars
+
+        column = self.column(name)
+        texts = polars.Series(self.texts(name)) if column.dtype.is_float() else column.cast(str).str.strip_chars()
+        texts = texts.cast(str).fill_null("")
+        levels = sorted(texts.unique().to_list())
+        return levels, texts.cast(polars.Enum(levels)).to_physical().to_numpy().astype(np.int64)
 
     def same(self, row: int, other: int, names: Iterable[str]) -> bool:
         """Whether two rows hold the same in some columns: a cell without a value is as another without one."""
-        return all(_same(self.columns[name], row, other) for name in names)
+        return all(self._plain(name, row) == self._plain(name, other) for name in names if name not in self.others)
 
-    def check(self, name: str) -> None:
-        """Refuse a column whose cells are not written alike."""
-        if name in self.doubtful:
-            raise DataError(self.doubtful[name])
+    def _plain(self, name: str, row: int) -> Any:
+        cell = self.columns[name][row]
+        if cell is None or cell != cell:
+            return ""
+        if not isinstance(cell, str):
+            return cell
+        number = float(numbers_of([cell], name in self.commas)[0])
+        return "" if cell.strip().lower() in MISSING else cell.strip() if np.isnan(number) else number
 
-    def _column(self, name: str) -> Any:
-        self.check(name)
+    def _check_signs(self, name: str, dialect: Dialect) -> None:
+        """Refuse a cell whose decimal sign is not the one that the first rows show, or that has a % where the numbers
+        before it have none, or none where they have one."""
         column = self.columns[name]
-        if isinstance(column, str):
-            raise DataError(f"{self.path}: the column {name!r} holds {column}, not numbers or texts")
-        return column
+        if against := dialect.signs_against(name):
+            for row in column.str.contains(f"[{against[0]}]").arg_true().to_list():
+                if against[1].fullmatch(column[row].strip().removesuffix("%").rstrip()):
+                    right = "comma, as in the" if name in dialect.commas else "point, or none, as in the"
+                    self._refuse(name, row, f"which is one number or another: give it a decimal {right} first rows")
+        if not self.percents.get(name) and not column.str.contains("%", literal=True).any():
+            if name not in self.percents and not column.str.strip_chars().str.to_lowercase().is_in([*MISSING]).all():
+                self.percents[name] = False
+            return
+        for row in np.flatnonzero(~np.isnan(numbers_of(column.to_list(), name in dialect.commas))).tolist():
+            if self.percents.setdefault(name, percent := column[row].rstrip().endswith("%")) != percent:
+                has = "a" if self.percents[name] else "no"
+                self._refuse(name, row, f"and numbers before it have {has} %: give all of them one, or none")
+
+    def _refuse(self, name: str, row: int, why: str) -> None:
+        raise DataError(f"{self.at(row)}: {name} is {self.columns[name][row][:40]!r}, {why}")
 
 
-def row_name(path: Path, rows: tuple[str, Sequence[int]], number: int) -> str:
-    """What a row of a file is called."""
-    return f"{path}: {rows[0]} {rows[1][number]}"
+class Problems:
+    """What is wrong with a file: the first ones in full, and how many there are."""
 
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self.first, self.count = list[str](), 0
+        self.extend(known)
 
-def wrong(value: float, right: str = "a finite number") -> str:
-    """What a cell is that is not right: too large a number, or anything else.
+    def add(self, problem: str) -> None:
+        """Count a problem."""
+        self.count += 1
+        if self.count <= SHOWN:
+            self.first.append(problem)
 
-    >>> wrong(1e39), wrong(float("nan"))
-    ('beyond 3.4e+38, the largest float32', 'not a finite number')
-    """
-    return f"beyond {LARGEST:.1e}, the largest float32" if isfinite(value) else f"not {right}"
+    def extend(self, problems: Iterable[str]) -> None:
+        """Count several."""
+        for problem in problems:
+            self.add(problem)
+
+    def sentences(self) -> tuple[str, ...]:
+        """All of them, in at most `SHOWN` + 1 lines."""
+        more = self.count - len(self.first)
+        return (*self.first, f"and {more:,} more such rows") if more else tuple(self.first)
 
 
 class Called(dict[str, str]):
@@ -139,11 +207,11 @@ class Called(dict[str, str]):
     """
 
     def __init__(self, path: Path, names: Iterable[str], ignored: Collection[str] = ()) -> None:
-        self.path, self.names = path, [name for name in dict.fromkeys(names) if name not in ignored]
-        super().__init__({plain_name(name): name for name in self.names})
+        self.path, self.known = path, [name for name in dict.fromkeys(names) if name not in ignored]
+        super().__init__({plain_name(name): name for name in self.known})
 
     def __getitem__(self, name: str) -> str:
-        meant = [column for column in self.names if plain_name(column) == name]
+        meant = [column for column in self.known if plain_name(column) == name]
         if len(meant) > 1:
             which = f"the columns {' and '.join(meant)}, and which is meant is a guess"
             raise DataError(f"{self.path}: it has {which}: rename or remove one of them")
@@ -153,6 +221,10 @@ class Called(dict[str, str]):
         """The column that a name means, however it is spelt; the name itself where there is none."""
         plain = plain_name(name)
         return self[plain] if plain in self else name  # noqa: SIM401 - `get` would not refuse two
+
+    def first(self, names: Iterable[str]) -> str:
+        """The column of the first of some names that there is, or nothing."""
+        return next((self[name] for name in names if name in self), "")
 
 
 def plain_name(name: str) -> str:
@@ -164,82 +236,195 @@ def plain_name(name: str) -> str:
     return name.strip().lower().replace(" ", "_")
 
 
-def check_names(path: Path, names: Sequence[str], needed: Sequence[str]) -> None:
-    """Refuse columns of which one is lacking, or two have one name; any number may have none."""
+def wrong(value: float, right: str = "a finite number") -> str:
+    """What a cell is that is not right: too large a number, or anything else.
+
+    >>> wrong(1e39), wrong(float("nan"))
+    ('beyond 3.4e+38, the largest float32', 'not a finite number')
+    """
+    return f"beyond {LARGEST:.1e}, the largest float32" if isfinite(value) else f"not {right}"
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table, by how its name ends, in small letters or capitals."""
+    return path.suffix.lower() in ENDINGS
+
+
+def find_table(place: Path, name: str) -> Path | None:
+    """name.csv, name.tsv or name.parquet of a folder, or None; of two, it would be a guess which is meant."""
+    files = [path for path in _tables_in(place) if path.stem.lower() == name]
+    if len(files) > 1:
+        raise DataError(f"{place}: it has {files[0].name} and {files[1].name}: leave one of them")
+    return files[0] if files else None
+
+
+def find_tables(place: Path, name: str) -> list[Path]:
+    """name.csv or the like, and all others whose name begins so, as edges-friends.csv and edges_work.parquet."""
+    one = find_table(place, name)
+    more = (path for path in _tables_in(place) if re.match(f"{name}[-_.]", path.stem, re.IGNORECASE))
+    return [*([one] if one else []), *more]
+
+
+def _tables_in(place: Path) -> list[Path]:
+    return sorted(path for path in place.iterdir() if is_table(path) and path.is_file()) if place.is_dir() else []
+
+
+def unread(place: Path, files: Sequence[Path]) -> tuple[str, ...]:
+    """A line that names the other files of a folder, where there are any."""
+    known = {file.name for file in files}
+    others = sorted(file.name for file in place.iterdir() if file.is_file() and file.name not in known)
+    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    return (f"not read: {', '.join(others[:SHOWN])}{more}",) if others else ()
+
+
+def read_table(path: Path, needed: Sequence[str] = (), whole: bool = True) -> Table:
+    """A file's columns.
+
+    Symbols     whole: a row of another length than the names is an error; else it is left out, and in `problems`
+    Errors      DataError: a file that is missing, malformed or too long, a column of `needed` that it lacks, or two of
+                one name
+    """
+    content = read_bytes(path, MAX_BYTES)
+    if path.suffix.lower() == ".parquet":
+        table = Table(path, *read_parquet(path, content, _check))
+    else:
+        table = _read_csv(path, content)
+    table.need(needed)
+    if whole and table.problems:
+        raise DataError(*table.problems)
+    return table
+
+
+def pieces(path: Path, needed: Sequence[str] = (), rows: int = PIECE) -> Iterator[Table]:
+    """The rows of a file of any length, at most so many at a time; errors are those of `read_table`.
+
+    Errors      DataError, too, for a group of rows of a Parquet file that unpacks to more than `check_pages` allows
+    Cost        memory of a few pieces and, of a Parquet file, of some groups of rows
+    """
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".parquet":
+                parts: Iterator[Table] = (Table(path, *part) for part in pieces_of_parquet(path, file, rows, _check))
+            else:
+                dialect = dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix)
+                file.seek(0)
+                parts = pieces_of_csv(path, file, rows, dialect)
+            for part in parts:
+                part.need(needed)
+                yield part
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def names_in(path: Path) -> list[str]:
+    """The names of the columns of a file of any length."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".parquet":
+                return names_of_parquet(path, file)
+            return list(dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix).names)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def lines_of(path: Path, content: bytes | IO[bytes], encoding: str = "utf-8-sig", end: str = "") -> Iterator[str]:
+    """The lines of a text, each with its end.
+
+    Symbols     end = what ends a line; empty: \\n, \\r or both
+    Errors      DataError for bytes that are none, and for a line that has no end for `MAX_LINE` characters
+    """
+    file = io.TextIOWrapper(io.BytesIO(content) if isinstance(content, bytes) else content, encoding, newline=end)
+    try:
+        while line := file.readline(MAX_LINE + 1):
+            if len(line) > MAX_LINE:
+                raise DataError(f"{path}: a line is longer than {MAX_LINE:,} characters")
+            yield line
+    except UnicodeDecodeError as error:
+        found = f"byte {error.object[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
+        raise DataError(f"{path}: not a text in a known encoding ({found})") from error
+    finally:
+        with suppress(ValueError):  # it is closed already
+            file.detach()  # whoever opened the file closes it
+
+
+def _read_csv(path: Path, content: bytes) -> Table:
+    import polars
+
+    dialect, problems = dialect_of(content, ending=path.suffix), Problems()
+    parts, count, lines = list[Table](), 0, array("q")
+    for part in pieces_of_csv(path, content, PIECE, dialect, problems):
+        parts.append(part)
+        count += len(part)
+        lines.extend(part.rows[1])
+        _check(path, part.header, count)
+    columns = {name: polars.concat([part.columns[name] for part in parts], rechunk=True) for name in parts[0].columns}
+    return Table(path, parts[0].header, columns, ("line", lines), dialect, problems.sentences())
+
+
+def pieces_of_csv(
+    path: Path, content: bytes | IO[bytes], rows: int, dialect: Dialect, problems: Problems | None = None
+) -> Iterator[Table]:
+    """At least one table, if only of no rows.
+
+    Symbols     problems = takes the rows of another length than the first one; None: such a row is a DataError
+    """
+    import polars
+
+    size = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal size
+        for line in islice(lines_of(path, content, dialect.encoding), dialect.skipped, None):
+            size += len(line)
+            yield line
+
+    with reading(path, "a CSV file"):
+        reader = csv.reader(counted(), strict=True, delimiter=dialect.separator, quoting=dialect.quoting)
+        names, percents = [name.strip() for name in next(reader, [])], dict[str, bool]()
+        _check(path, names)
+        more = first = True
+        while more:
+            # All cells in one list: Python's garbage collector would visit each row that is a list, again and again.
+            cells, lines, more, size = list[str](), array("q"), False, 0
+            before = reader.line_num
+            for row in islice(reader, rows):
+                more, line = True, reader.line_num
+                if line > before + 1 and dialect.separator == "\t" and swallowing(row):
+                    where = f"the lines {before + 1 + dialect.skipped} to {line + dialect.skipped}"
+                    what = f"quotation marks make one row of {where}: remove the two"
+                    raise DataError(f"{path}: {what}, or write them twice and put two more around their cells")
+                before = line
+                if len(row) == len(names):
+                    cells.extend(row)
+                    lines.append(line + dialect.skipped)
+                elif row:  # a line with nothing in it is none
+                    problem = f"{path}: line {line + dialect.skipped} does not have {len(names)} columns"
+                    if problems is None:
+                        raise DataError(problem)
+                    problems.add(problem)
+                if size > WIDE:
+                    break
+            if lines or first:
+                columns = {
+                    name: polars.Series(name, cells[number :: len(names)], polars.String)
+                    for number, name in enumerate(names)
+                    if name
+                }
+                yield Table(path, names, columns, ("line", lines), dialect, percents=percents)
+            first = False
+
+
+def _check(path: Path, names: Sequence[str], rows: int = 0) -> None:
+    """Refuse columns none of which has a name, or two have one, and more rows or cells than fit."""
     if not any(names):
         raise DataError(f"{path}: it holds no table: its first line must have the names of the columns")
     if twice := [name for name, count in Counter(names).items() if name and count > 1]:
         raise DataError(f"{path}: more than one column is called {twice[0]!r}: each name once")
-    if not set(needed) <= set(names):
-        raise DataError(f"{path}: its columns are {', '.join(names)}; expected {', '.join(needed)}")
+    if rows * len(names) > MAX_CELLS or rows > MAX_ROWS:
+        raise DataError(f"{path}: {rows:,} rows of {len(names)} columns are more than such a file may have")
 
 
-def _same(column: Any, row: int, other: int) -> bool:
-    if isinstance(column, str):
-        return True
-    one, two = column[row], column[other]
-    return bool(one == two) or (one != one and two != two)
-
-
-def _text(value: float) -> str:
-    if value != value:
+def _text(value: float | None) -> str:
+    if value is None or value != value:
         return ""
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def numbers_of(cells: Sequence[str], comma: bool = False) -> Floats:
-    """The numbers of a column of texts, NaN for what is none.
-
-    Symbols     comma = whether they have a decimal comma
-    Edge cases  thousands may be parted by the other sign, and a number followed by %; 1_2, a number to Python, is none
-
-    >>> numbers_of(["1", "1,234.5", "12 %", "1_2"]).tolist(), numbers_of(["1,5", "1.234"], comma=True).tolist()
-    ([1.0, 1234.5, 12.0, nan], [1.5, 1234.0])
-    """
-    try:
-        grouped = comma and any("." in cell for cell in cells)
-        if max(map(len, cells), default=0) <= LONGEST and not grouped and not any(map(contains, cells, repeat("_"))):
-            return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        pass
-    return np.fromiter((_number(cell, comma) for cell in cells), np.float64, len(cells))
-
-
-def _number(text: str | None, comma: bool = False) -> float:
-    if not text or len(text) > LONGEST or "_" in text:
-        return float("nan")
-    if comma and GROUPS[True].fullmatch(text.strip()):  # 1.234, which is another number to Python
-        text = text.replace(".", "")
-    try:
-        return float(text.replace(",", ".") if comma else text)
-    except ValueError:
-        plain = text.strip().removesuffix("%").rstrip()
-        if GROUPS[comma].fullmatch(plain):
-            plain = plain.replace("." if comma else ",", "")
-        elif plain == text.strip():
-            return float("nan")
-        return _number(plain, comma)
-
-
-class Texts:
-    """Texts of a file, each of which is in memory once, and together at most `MAX_TEXTS` bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.size, self.seen = path, 0, dict[str, str]()
-
-    def shared(self, text: str) -> str:
-        """The text itself, or the same from before."""
-        known = self.seen.get(text)
-        if known is not None:
-            return known
-        self.size += sys.getsizeof(text) + ENTRY
-        if self.size > MAX_TEXTS:
-            raise DataError(f"{self.path}: its texts take more than {MAX_TEXTS:,} bytes of memory")
-        self.seen[text] = text
-        return text
-
-
-def check_size(path: Path, rows: int, columns: int) -> None:
-    """Refuse more rows or cells than fit."""
-    if rows * columns > MAX_CELLS or rows > MAX_ROWS:
-        raise DataError(f"{path}: {rows:,} rows of {columns} columns are more than such a file may have")
+    return str(int(value) if value.is_integer() else value)

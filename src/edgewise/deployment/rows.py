@@ -10,9 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from edgewise.data.dialect import BEGINNING, dialect_of, encoding_of
-from edgewise.data.lines import lines_of, reader_of, refuse_swallowing
-from edgewise.data.reading import find_table, find_tables, is_table, pieces
+from edgewise.data.dialect import BEGINNING, encoding_of
+from edgewise.data.table import ENDINGS, find_table, find_tables, is_table, lines_of, pieces
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import reading, whole
@@ -115,7 +114,7 @@ def in_order(prediction: Mapping[str, Any], classes: Sequence[str]) -> dict[str,
 
 def read_inputs(file: Path, column: str | None = None) -> Iterator[tuple[str, str]]:
     """The inputs of a file, one after the other, each with where it stands."""
-    readers = {".csv": _csv_inputs, ".tsv": _csv_inputs, ".parquet": _parquet_inputs, ".txt": _lines}
+    readers = dict.fromkeys(ENDINGS, _table_inputs) | {".txt": _lines}
     ending = file.suffix.lower()
     if ending not in readers:
         raise DataError(f"{file}: inputs are in a file that ends with {', '.join(readers)}")
@@ -171,32 +170,6 @@ def _predicted(trained: Trained, part: list[tuple[str, str]]) -> list[dict[str, 
         raise
 
 
-def _csv_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
-    with reading(file, "a CSV file"), file.open("rb") as content:
-        dialect = dialect_of(content.read(BEGINNING), whole=False, ending=file.suffix)
-        content.seek(0)
-        lines = islice(lines_of(file, content, dialect.encoding), dialect.skipped, None)
-        rows = reader_of(lines, dialect)
-        names = [name.strip() for name in next(rows, [])]
-        if column is None and len(names) == 1 and _is_number(names[0]):
-            raise DataError(
-                f"{file}: its first line must name the column, but is the number {names[0]}: put 'input' above "
-                f"it, or call the file {file.stem}.txt, with an input a line"
-            )
-        name = _column(file, names, column)
-        if names.count(name) > 1:
-            raise DataError(f"{file}: more than one column is called {name!r}: each name once")
-        place = names.index(name)
-        before = rows.line_num
-        for row in rows:
-            refuse_swallowing(file, row, before + 1, before := rows.line_num, dialect)
-            where = f"{file}: line {before + dialect.skipped}"
-            if row and len(row) != len(names):
-                raise DataError(f"{where} does not have {len(names)} columns")
-            if row:
-                yield where, row[place]
-
-
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -205,10 +178,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _parquet_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
-    for part in pieces(file, () if column is None else (column,)):
-        name = _column(file, list(part.columns), column)
-        for number, text in enumerate(part.texts(name)):
+def _table_inputs(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
+    for part in pieces(file):
+        if column is None and len(part.header) == 1 and _is_number(part.header[0]):
+            raise DataError(
+                f"{file}: its first line must name the column, but is the number {part.header[0]}: put 'input' above "
+                f"it, or call the file {file.stem}.txt, with an input a line"
+            )
+        name = _column(file, [*part.header], column)
+        for number, text in enumerate(part.cells(name)):
             yield part.at(number), text
 
 

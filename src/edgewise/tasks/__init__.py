@@ -31,7 +31,6 @@ from edgewise.tasks.graphs.tudataset import tudataset as tudataset
 from edgewise.tasks.images.classification import ImageClassification as ImageClassification
 from edgewise.tasks.images.classification import Images as Images
 from edgewise.tasks.images.digits import digits as digits
-from edgewise.tasks.images.folder import image_folder as image_folder
 from edgewise.tasks.images.memory import Recall as Recall
 from edgewise.tasks.images.memory import digits_recall as digits_recall
 from edgewise.tasks.images.mnist import mnist as mnist
@@ -43,7 +42,6 @@ from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
 from edgewise.tasks.isomorphism.classification import skip_links as skip_links
 from edgewise.tasks.links.choices import own_choices as own_choices
 from edgewise.tasks.links.choices import tastes as tastes
-from edgewise.tasks.links.folder import link_folder as link_folder
 from edgewise.tasks.links.kinship import kinship as kinship
 from edgewise.tasks.links.kinship import knowledge_folder as knowledge_folder
 from edgewise.tasks.links.knowledge import Facts as Facts
@@ -60,7 +58,6 @@ from edgewise.tasks.nodes.classification import Nodes as Nodes
 from edgewise.tasks.nodes.curve import CurveRegression as CurveRegression
 from edgewise.tasks.nodes.curve import curve as curve
 from edgewise.tasks.nodes.karate import karate as karate
-from edgewise.tasks.nodes.own.folder import node_folder as node_folder
 from edgewise.tasks.nodes.planted import planted as planted
 from edgewise.tasks.nodes.regression import NodeRegression as NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes as SampledNodes
@@ -68,7 +65,11 @@ from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
 from edgewise.tasks.nodes.store import node_store as node_store
 from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
+from edgewise.tasks.own.images import image_folder as image_folder
+from edgewise.tasks.own.links import link_folder as link_folder
 from edgewise.tasks.own.molecules import molecule_table as molecule_table
+from edgewise.tasks.own.nodes import node_folder as node_folder
+from edgewise.tasks.own.parallel import parallel_text as parallel_text
 from edgewise.tasks.own.points import point_folder as point_folder
 from edgewise.tasks.own.texts import text_table as text_table
 from edgewise.tasks.particles.granular import granular as granular
@@ -94,7 +95,6 @@ from edgewise.tasks.text.language import text as text
 from edgewise.tasks.text.listops import ListOps as ListOps
 from edgewise.tasks.text.listops import listops as listops
 from edgewise.tasks.text.masked import MaskedTokens as MaskedTokens
-from edgewise.tasks.text.parallel import parallel_text as parallel_text
 from edgewise.tasks.text.translation import Translation as Translation
 from edgewise.tasks.text.translation import multi30k as multi30k
 from edgewise.tasks.typed.bibliography import bibliography as bibliography

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
+from edgewise.data.record import DATA, listed
 from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
@@ -24,7 +25,6 @@ from edgewise.tasks import TASKS
 from edgewise.tasks.core.abilities import Judges, Keeps, Recalls
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Task, figure
-from edgewise.tasks.own.record import DATA, listed
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of

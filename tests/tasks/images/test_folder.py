@@ -12,9 +12,9 @@ from PIL import Image
 
 from edgewise import deployment, training
 from edgewise.apps.command.main import main
+from edgewise.data import record
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import image_folder
-from edgewise.tasks.own import record
 
 
 def write(place: Path, count: int = 30, sizes: tuple[int, ...] = (8,), endings: tuple[str, ...] = ("png",)) -> Path:

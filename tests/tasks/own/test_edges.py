@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.data.reading import File
-from edgewise.data.table import Table
+from edgewise.data.examples import Asked
+from edgewise.data.graph import read_tables
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
-from edgewise.tasks.nodes.own.tables import Reading, read_tables
 
 NODES = "id,size,label,split\na,1,u,train\nb,2,v,train\nc,3,u,valid\nd,4,v,test\n"
 
@@ -69,7 +68,7 @@ def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_pa
 def test_rows_of_several_files_are_called_as_in_their_own(tmp_path) -> None:
     write(tmp_path, edges_home="source,target,w\nc,d,1\na,d,2\n", edges_work="source,target,w\na,b,3\n")
     files = [tmp_path / f"edges-{name}.csv" for name in ("home", "work")]
-    weight, *_ = read_tables(tmp_path / "nodes.csv", files, Reading()).e
+    weight, *_ = read_tables(tmp_path / "nodes.csv", files, Asked("nodes", label=("label",))).e
     assert [weight.at(row) for row in range(3)] == [
         f"{files[0]}: line 2",
         f"{files[0]}: line 3",
@@ -202,26 +201,3 @@ def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) 
         with pytest.raises(DataError, match=told):
             node_folder(folder)
     assert node_folder(write(tmp_path, edges="a,b\nb,c\n"), ends="a,b").graph().num_edges == 2  # these are their names
-
-
-@pytest.mark.parametrize(("more", "reads"), [("", 1), (",weight", 2)])
-def test_a_table_whose_ends_are_found_is_read_once_for_them_and_once_for_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, reads: int
-) -> None:
-    folder = write(tmp_path, edges=f"one,two{more}\na,b{',1' if more else ''}\nb,c{',2' if more else ''}\n")
-    table, read = File.table, list[str]()
-    monkeypatch.setattr(File, "table", lambda file, *a, **b: (read.append(file.path.name), table(file, *a, **b))[1])
-    task = node_folder(folder, undirected=False)
-    assert read.count("edges.csv") == reads and task.graph().edge_index().tolist() == [[0, 1], [1, 2]]
-    assert (task.nodes.e is None) == (not more)
-
-
-def test_numbers_that_repeat_name_no_nodes_and_become_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a wide table each of its columns of whole numbers was made texts, to see whether it names the nodes."""
-    write(tmp_path, edges="from,to\n7,8\n8,9\n")
-    nodes = "age,who,label,split\n1,7,u,train\n1,8,v,train\n2,9,u,valid\n2,10,v,test\n"
-    (tmp_path / "nodes.csv").write_text(nodes, encoding="utf-8")
-    texts, made = Table.texts, list[str]()
-    monkeypatch.setattr(Table, "texts", lambda table, name: (made.append(name), texts(table, name))[1])
-    assert node_folder(str(tmp_path)).given.names == ["7", "8", "9", "10"]
-    assert "age" not in made and "who" in made

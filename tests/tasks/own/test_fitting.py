@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from edgewise.data import record
+from edgewise.data.examples import Asked, Examples, read_examples
+from edgewise.data.record import settle, targets_of
 from edgewise.errors import DataError
-from edgewise.tasks.own import record
-from edgewise.tasks.own.fitting import settle, targets_of
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
 
 ASKED = Asked("texts", {"text": ("text",)}, label=("size", "kind"))
 
 
-def rows_of(place: Path, lines: list[str], asked: Asked = ASKED) -> Rows:
+def rows_of(place: Path, lines: list[str], asked: Asked = ASKED) -> Examples:
     (place / "t.csv").write_text("\n".join(["id,text,size,kind", *lines]) + "\n", encoding="utf-8")
-    return read_rows(place / "t.csv", asked, [])
+    return read_examples(place / "t.csv", asked, [])
 
 
 def lines(count: int = 30) -> list[str]:
@@ -28,7 +28,8 @@ def lines(count: int = 30) -> list[str]:
 
 def test_what_trains_alone_gives_the_scales_and_equal_texts_stay_together(tmp_path) -> None:
     rows = rows_of(tmp_path, lines())
-    fitted, splits, changes = settle(rows, "", "auto", 0, rows.inputs["text"])
+    own = settle(rows, "", "auto", 0, rows.inputs["text"])
+    fitted, splits, changes = own.fitted, own.splits, own.changes
     assert [target.kind for target in fitted.targets] == ["number", "class"] and changes == ()
     values = torch.tensor([n + 0.5 for n in splits["train"].tolist() if n % 3], dtype=torch.float64)
     assert fitted.scales[0] == pytest.approx((values.mean().item(), values.std(correction=0).item()))
@@ -39,13 +40,15 @@ def test_what_trains_alone_gives_the_scales_and_equal_texts_stay_together(tmp_pa
 
 def test_a_run_s_parts_and_scales_are_taken_whatever_has_become_of_the_file(tmp_path) -> None:
     rows = rows_of(tmp_path, lines())
-    fitted, splits, _ = settle(rows, "", "auto", 0)
+    own = settle(rows, "", "auto", 0)
+    fitted, splits = own.fitted, own.splits
     (tmp_path / "run").mkdir()
-    record.write(tmp_path / "run", rows, splits, fitted)
+    own.keep(tmp_path / "run")
     kept = json.loads((tmp_path / "run" / record.DATA).read_text(encoding="utf-8"))
     assert kept["texts"] == 30 and [one["name"] for one in kept["targets"]] == ["size", "kind"]
     changed = rows_of(tmp_path, [*reversed(lines()), "new,t,9999.5,w"])
-    again, parts, changes = settle(changed, str(tmp_path / "run"), "auto", 7)
+    later = settle(changed, str(tmp_path / "run"), "auto", 7)
+    again, parts, changes = later.fitted, later.splits, later.changes
     assert again == fitted
     for split in splits:
         names = {changed.names[row] for row in parts[split].tolist()}
@@ -82,7 +85,7 @@ def test_what_cannot_be_learned_is_refused_or_said(tmp_path) -> None:
         settle(rows_of(tmp_path, [f"n{n},t{n},1,u" for n in range(30)], asked), "", "auto", 0)
     rows = rows_of(tmp_path, [f"n{n},t{n},1,{'uvw'[n // 10]}" for n in range(30)], asked)
     splits = {"train": torch.arange(12), "valid": torch.arange(12, 16), "test": torch.arange(16, 30)}
-    _, _, said = settle(replace(rows, splits=splits), "", "auto", 0)
+    said = settle(replace(rows, splits=splits), "", "auto", 0).changes
     assert said == ("kind: no text that trains is of the class w",)
     rare = rows_of(tmp_path, [f"n{n},t{n},{n + 0.5 if n > 20 else ''},{'uv'[n % 2]}" for n in range(30)])
     with pytest.raises(DataError, match="size: no text that trains has a label"):

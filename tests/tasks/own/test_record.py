@@ -12,9 +12,9 @@ import pytest
 
 from edgewise import files, training
 from edgewise.apps.command.main import main
+from edgewise.data import record
 from edgewise.errors import DataError
 from edgewise.tasks import node_folder
-from edgewise.tasks.own import record
 from edgewise.training.checkpoint import checkpoints
 
 NODES = 60
@@ -135,7 +135,7 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, monkeypatch) -> N
                 task.keep(run)
         assert not list(run.iterdir())
     fitted = replace(task.fitted, names={"text": "x" * files.MAX_JSON})  # as long as 70,000 images' sizes and hashes
-    record.write(run, task.given, task.nodes_of_splits, fitted)
+    replace(task.own, fitted=fitted).keep(run)
     assert record.read(run) == fitted and record.changes_of(run, task.given) == []
 
 

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from edgewise.data import examples as module
+from edgewise.data.examples import Asked, Examples, read_examples
 from edgewise.errors import DataError
-from edgewise.tasks.own import rows as module
 from edgewise.tasks.own.molecules import molecule_table
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
 from edgewise.tasks.own.texts import text_table
 
 ASKED = Asked("texts", {"text": ("text", "review")})
 PLAIN = "id,text,label\na,one,u\nb,two,v\n"
 
 
-def read(place: Path, content: str | bytes, asked: Asked = ASKED, name: str = "t.csv") -> tuple[Rows, list[str]]:
+def read(place: Path, content: str | bytes, asked: Asked = ASKED, name: str = "t.csv") -> tuple[Examples, list[str]]:
     (place / name).write_bytes(content.encode() if isinstance(content, str) else content)
     problems: list[str] = []
-    return read_rows(place / name, asked, problems), problems
+    return read_examples(place / name, asked, problems), problems
 
 
 def refused(place: Path, content: str, asked: Asked) -> None:
@@ -49,7 +49,7 @@ def test_a_table_however_it_is_written(tmp_path, content: str | bytes, name: str
 def test_cells_keep_commas_quotes_and_lines(tmp_path) -> None:
     rows, _ = read(tmp_path, 'text,label\n"a, ""b""\nc",u\nd,v\n')
     assert rows.inputs["text"] == ['a, "b"\nc', "d"] and rows.names is None
-    assert rows.where[1].endswith("line 4")
+    assert rows.at(1).endswith("line 4")
 
 
 def test_decimal_commas_of_a_target_are_numbers(tmp_path) -> None:
@@ -131,7 +131,7 @@ def test_hostile_sizes_are_refused(tmp_path, monkeypatch) -> None:
     with pytest.raises(DataError, match=r"read from a table that ends with \.csv"):
         read(tmp_path, PLAIN, name="t.xlsx")
     with pytest.raises(DataError):
-        read_rows(tmp_path / "absent.csv", ASKED, [])
+        read_examples(tmp_path / "absent.csv", ASKED, [])
 
 
 def test_a_table_that_is_not_there_is_asked_for_by_its_option(tmp_path, monkeypatch) -> None:

@@ -7,12 +7,12 @@ import torch
 from torch.nn import functional
 
 from edgewise import Graph
+from edgewise.data.target import Target
 from edgewise.errors import ConfigError
 from edgewise.graphs import complete
 from edgewise.layers import GCN
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.own.several import GappedBatch, Several
-from edgewise.tasks.own.target import Target
 
 CLASS, NUMBER = Target("class", ("a", "b", "c"), "", "kind"), Target("number", (), "", "mass")
 BOTH = Several((CLASS, NUMBER), ((0.0, 1.0), (5.0, 2.0)))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.data.target import Target
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
-from edgewise.tasks.own.target import Target
 from tasks.nodes.own.test_folder import write
 
 
@@ -86,7 +86,7 @@ def test_digits_beyond_single_precision_are_kept(tmp_path, label: str) -> None:
     task = node_folder(folder, label=label)
     batch = task.batch("train", None)
     perfect = torch.zeros(24, task.signature.outputs, dtype=torch.float64)
-    mean, deviation = task.fitted.scale
+    mean, deviation = task.fitted.scales[0]
     perfect[:, 0] = (torch.tensor(dates, dtype=torch.float64) - mean) / deviation
     assert deviation == pytest.approx(0.00286, rel=0.3)
     means = {name: value / batch.size for name, value in task.score(perfect, batch).items()}

@@ -62,7 +62,7 @@ def test_quotation_marks_of_sentences_swallow_no_lines(tmp_path) -> None:
     pairs[3], pairs[9] = ('"Wort', "λέξη"), ('Wort"', "λέξη")
     path = tmp_path / "a.tsv"
     path.write_text("de\tel\n" + "".join(f"{x}\t{y}\n" for x, y in pairs), encoding="utf-8")
-    rows = parallel_text(file=str(path), columns="de,el", level="byte").rows
+    rows = parallel_text(file=str(path), columns="de,el", level="byte").own.given
     assert rows.inputs["source"] == [x for x, _ in pairs]
 
 
@@ -99,7 +99,7 @@ def test_a_carriage_return_within_a_sentence_ends_no_line(tmp_path) -> None:
         lines = path.read_text(encoding=encoding).split("\n")
         lines[number] = lines[number].replace(" ", "\r", 1)
         path.write_bytes("\r\n".join(lines).encode(encoding))
-    rows = parallel_text(str(source), str(target), level="character").rows
+    rows = parallel_text(str(source), str(target), level="character").own.given
     assert len(rows) == 30 and "\r" in rows.inputs["source"][3] and "\r" not in rows.inputs["source"][4]
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.splits import Split
+from edgewise.data.target import scale_of
 from edgewise.errors import DataError
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
@@ -93,13 +94,3 @@ def of_value(subject: Subject, mean: float, deviation: float) -> Subject:
     """A subject whose output is a value."""
     index = (*subject.row, subject.first)
     return replace(subject, number=lambda outputs: mean + deviation * outputs[index], what="the value")
-
-
-def scale_of(values: Tensor) -> tuple[float, float]:
-    """The mean and the deviation of values; 1 in place of a deviation of 0, or of one that rounding made.
-
-    >>> scale_of(torch.tensor([1.0, 3.0])), scale_of(torch.tensor([2.0, 2.0]))
-    ((2.0, 1.0), (2.0, 1.0))
-    """
-    mean, deviation = float(values.double().mean()), float(values.double().std(correction=0))
-    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgewise.data import reading as tables
 from edgewise.data.splits import shuffled
+from edgewise.data.table import read_table as read_rows_of
 from edgewise.errors import DataError, EdgewiseError, installing
 from edgewise.files import reading
 from edgewise.graphs import Graph
@@ -295,7 +295,7 @@ def read_each(where: Sequence[str], texts: Sequence[str], read: Callable[[str], 
 
 def read_table(path: Path, smiles: str, value: str) -> tuple[list[str], Tensor, list[str]]:
     """The SMILES and the numbers [N], in float64, of a table, and what its lines are called."""
-    table = tables.read_table(path, (smiles, value), {smiles})
+    table = read_rows_of(path, (smiles, value))
     if len(table) > MAX_MOLECULES:
         raise DataError(f"{path}: more than the {MAX_MOLECULES:,} molecules that such a file may have")
     if len(table) < 10:

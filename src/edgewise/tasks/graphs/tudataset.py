@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.data.dialect import numbers_of
 from edgewise.data.splits import Splits, held_out
-from edgewise.data.table import EXACT, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading
 from edgewise.graphs import Graph
@@ -103,7 +103,7 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         raise DataError(f"{path}: {rows} lines were expected, not {len(table)}")
     right, what = np.isfinite(table), "finite"
     if right.all() and dtype is np.int64:
-        right, what = (table == np.round(table)) & (np.abs(table) < EXACT), "a whole number below 2⁵³"
+        right, what = (table == np.round(table)) & (np.abs(table) < 1 << 53), "a whole number below 2⁵³"
     if not right.all():
         row, column = np.argwhere(~right)[0]
         number, cells = _lines(content)[row]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.features import dates_of
-from edgewise.data.reading import File
+from edgewise.data.columns import dates_of
+from edgewise.data.dialect import numbers_of
 from edgewise.data.splits import Split
-from edgewise.data.table import Called, numbers_of
+from edgewise.data.table import Called, read_table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.tasks.links.recommendation import Choices, Recommendation, latest
 
@@ -104,11 +105,8 @@ def own_choices(
                 number or a time that is none: `DataError`
     """
     path = Path(file).expanduser()
-    table_file = File(path)
-    found = _columns(path, table_file.names, columns)
-    table = table_file.table(list(found.values()), {found["user"], found["item"], *_texts(found)})
-    if table.problems:
-        raise DataError(*table.problems)
+    table = read_table(path)
+    found = _columns(path, table.header, columns)
     users, items = (table.names(found[what]) for what in ("user", "item"))
     for what, cells in (("user", users), ("item", items)):
         if "" in cells:
@@ -146,7 +144,7 @@ def own_choices(
     left = len(users) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
     said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
-    others = [name for name in table_file.names if name and name not in found.values()]
+    others = [name for name in table.header if name and name not in found.values()]
     unread = (f"not read: the columns {', '.join(others)}",) if others else ()
     task.summary = (task.describe(), *said, *unread, *table.notes)
     return task
@@ -156,7 +154,7 @@ def _cut(pairs: Tensor, time: Tensor, draw: torch.Generator) -> dict[Split, Tens
     return {split: pairs[rows] for split, rows in latest(pairs[:, 0], time, draw).items()}
 
 
-def _columns(path: Path, names: list[str], given: str) -> dict[str, str]:
+def _columns(path: Path, names: Sequence[str], given: str) -> dict[str, str]:
     """Which column is what: those that are named, or found by their names."""
     if given.strip():
         parts = [part.strip() for part in given.split(",")]
@@ -173,10 +171,6 @@ def _columns(path: Path, names: list[str], given: str) -> dict[str, str]:
             own = f"its columns are {', '.join(names)}: name them, as --task.columns who,what,stars,when"
             raise DataError(f"{path}: no column of {what}s was found; {own}")
     return chosen
-
-
-def _texts(found: dict[str, str]) -> list[str]:
-    return [found["time"]] if "time" in found else []
 
 
 def _times(cells: list[str], where: str) -> list[float]:

@@ -1,20 +1,14 @@
 """Node classification: one graph, a class per node, and the nodes whose class is known in each split."""
 
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
-from pathlib import Path
 from typing import Any
-from zipfile import ZipFile, ZipInfo
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgewise.data.splits import Split, check_apart, check_listed, check_splits
 from edgewise.errors import DataError
-from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import SparseFeatures
@@ -26,7 +20,6 @@ from edgewise.tasks.core.examples import OneGraph
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Pattern
 
-MAX_BYTES = 1 << 27  # of a .npz file, packed and unpacked
 WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names
 ATTENTION = (
     "The half of an edge next to a node shows the node's attention to the other end: the stronger, the more. "
@@ -77,36 +70,6 @@ class Nodes:
         if self.classes:
             object.__setattr__(self, "labels", self.labels.long())
         check_splits(self.splits, self.labels, bool(self.classes), "node")
-
-
-def read_arrays(path: Path, needed: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays of a .npz file by name, never unpickled.
-
-    Errors      a file that is missing, damaged or too large, or lacks one that is needed: `DataError`.
-    """
-    content = read_bytes(path, MAX_BYTES)
-    with reading(path, "a .npz file with the arrays that were expected"), ZipFile(io.BytesIO(content)) as file:
-        parts = {entry.filename.removesuffix(".npy"): entry for entry in file.infolist()}
-        lacking = [name for name in needed if name not in parts]
-        if lacking:
-            raise ValueError(f"it lacks {', '.join(lacking)}")
-        wanted = {name: parts[name] for name in (*needed, *optional) if name in parts}
-        size = sum(entry.file_size for entry in wanted.values())  # the reader of a part stops there
-        if size > MAX_BYTES:
-            raise DataError(f"{path}: unpacks to {size:,} bytes, of at most {MAX_BYTES:,}")
-        return {name: _read_part(file, entry) for name, entry in wanted.items()}
-
-
-def _read_part(file: ZipFile, entry: ZipInfo) -> np.ndarray[Any, Any]:
-    """One array of a .npz file, once its header promises no more than its bytes."""
-    with file.open(entry) as part:
-        major, _ = np.lib.format.read_magic(part)
-        header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = header(part)
-        if prod(shape) * dtype.itemsize > entry.file_size:
-            raise ValueError(f"{entry.filename} promises {list(shape)} of {dtype} in {entry.file_size} bytes")
-    with file.open(entry) as part:
-        return np.lib.format.read_array(part, allow_pickle=False)
 
 
 class NodeClassification(OneGraph, Classification):

@@ -9,6 +9,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from edgewise.data.graph import read_arrays
 from edgewise.data.splits import FOLDS, Split, Splits
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import read_bytes, reading
@@ -16,7 +17,7 @@ from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.task import check_range
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes, read_arrays
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
 
 MAX_BYTES = 1 << 23
 CLASSES = 5

@@ -1,1 +1,1 @@
-"""One's own data: how tables became examples and targets, what a run keeps of that, a task for each kind of file."""
+"""One's own data: a task for each kind of files, which `edgewise.data` reads."""

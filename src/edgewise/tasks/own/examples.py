@@ -1,49 +1,84 @@
-"""Examples of one's own, each a graph: a run keeps their parts and what was fitted to them."""
+"""Examples of one's own, each a graph: one way from files to a task, and what such a task can."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Generator, Tensor, nn
 
-from edgewise.data.splits import SPLITS
+from edgewise.data import record
+from edgewise.data.examples import Asked, Examples
+from edgewise.data.record import Fitted, Settled, settle
+from edgewise.data.splits import Splits
+from edgewise.data.target import Wanted
 from edgewise.errors import DataError
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own import record
-from edgewise.tasks.own.record import Examples, Fitted
 from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets
 
 ROWS = 512  # examples that a model reads at once for a table of predictions
-
-
-def targets_of(given: Examples, fitted: Fitted) -> Tensor:
-    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels."""
-    if given.targets:
-        return Several(fitted.targets, fitted.scales).values(given.targets)
-    return torch.full((len(given), len(fitted.targets)), torch.nan)
+T = TypeVar("T")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Own:
-    """Where examples come from, and what was fitted to them.
+class Files(ABC, Generic[T, Made]):
+    """A kind of files that examples are read from, and how.
 
     Args:
-        given: What the files hold.
-        fitted: The targets and the encodings.
-        changes: What has changed since a run kept them, in sentences.
+        asked: What of their tables is wanted.
     """
 
-    given: Examples
-    fitted: Fitted
-    changes: tuple[str, ...] = ()
+    asked: Asked
+
+    @abstractmethod
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, T]:
+        """The examples at a place, and their inputs; all that is wrong is one DataError.
+
+        Symbols     fitted = what a run has kept: its columns are read, as it read them; None: all that are left
+        """
+
+    def same(self, examples: Examples, inputs: T) -> Sequence[object] | None:
+        """Of each example what must not be in two parts; None: nothing."""
+        return None
+
+    def fit(self, inputs: T, fitted: Fitted, splits: Splits) -> Fitted:
+        """What was fitted to the targets, and what else is fitted to the inputs that train."""
+        return fitted
+
+    @abstractmethod
+    def task(self, settled: Settled, inputs: T) -> Made:
+        """The task of examples whose inputs are read by what was fitted."""
+
+    def settle(self, place: str, like: str, wanted: Wanted, fold: int) -> Made:
+        """The task of files to train on: see `record.settle`."""
+        examples, inputs = self.read(Path(place).expanduser(), record.read(Path(like).expanduser()) if like else None)
+
+        def fit(fitted: Fitted, splits: Splits) -> Fitted:
+            return self.fit(inputs, fitted, splits)
+
+        return self.task(settle(examples, like, wanted, fold, self.same(examples, inputs), fit=fit), inputs)
+
+    def elsewhere(self, place: Path, fitted: Fitted) -> Made:
+        """The task of other files, whose examples have neither parts nor labels."""
+        unlabelled = replace(self, asked=replace(self.asked, labelled=False))
+        examples, inputs = unlabelled.read(place, fitted)
+        return self.task(Settled(examples, fitted, {}), inputs)
+
+
+def targets_of(settled: Settled) -> Tensor:
+    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels."""
+    given, fitted = settled.given, settled.fitted
+    if given.targets:
+        return Several(fitted.targets, fitted.scales).values(given.targets)
+    return torch.full((len(given), len(fitted.targets)), torch.nan)
 
 
 class OwnExamples(SeveralTargets, GraphClassification):
@@ -52,17 +87,17 @@ class OwnExamples(SeveralTargets, GraphClassification):
     Errors      DataError for an example that is not there
     """
 
-    kept: tuple[str, ...] = (record.SPLIT, record.DATA)
-    private = (record.SPLIT, record.DATA)
+    kept: tuple[str, ...] = record.FILES
+    private = record.FILES
     kind: type[DisjointBatch] = GappedBatch
     tables = True
 
-    def __init__(self, name: str, graphs: Graphs, own: Own) -> None:
+    def __init__(self, name: str, graphs: Graphs, own: Settled, files: Files[Any, Any]) -> None:
         super().__init__(name, graphs)
-        self.own, self.several = own, Several(own.fitted.targets, own.fitted.scales)
+        self.own, self.how, fitted = own, files, own.fitted
+        self.several = Several(fitted.targets, fitted.scales)
         self.unit, self.metric, self.maximise = own.given.unit, self.several.metric, self.several.metric == "accuracy"
-        single = len(own.fitted.targets) == 1
-        self.classes = own.fitted.target.classes if single else ()
+        self.classes = fitted.target.classes if len(fitted.targets) == 1 else ()
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
         width, classes = self.several.width, bool(self.classes)
@@ -70,19 +105,18 @@ class OwnExamples(SeveralTargets, GraphClassification):
             graphs.x.shape[-1], width, whole_graph=True, edges=edges, whole=whole, classes=classes
         )
         self.changes = own.changes
-        self.summary = (self.describe(), *map(str, own.fitted.targets), *getattr(own.given, "notes", ()))
+        self.summary = (self.describe(), *map(str, fitted.targets), *own.given.notes)
 
     def keep(self, run: Path) -> None:
-        splits = {split: self.graphs.splits[split] for split in SPLITS}
-        record.write(run, self.own.given, splits, self.own.fitted)
+        self.own.keep(run)
 
     def preprocessing(self) -> dict[str, Any]:
         made = self.own.fitted.to_plain()
         return super().preprocessing() | {name: made[name] for name in ("targets", "columns", "edge_columns")}
 
-    @abstractmethod
     def elsewhere(self, place: Path) -> OwnExamples:
-        """The same task on other files, whose examples have neither parts nor labels."""
+        made: OwnExamples = self.how.elsewhere(place, self.own.fitted)
+        return made
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
@@ -98,7 +132,7 @@ class OwnExamples(SeveralTargets, GraphClassification):
         return {self.unit[:-1]: self.name_of(number)}
 
     def name_of(self, number: int) -> str:
-        return record.name(self.own.given, number)
+        return self.own.given.name(number)
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """An example by its name, or as "test:7"; or else what `read` makes of it."""

@@ -1,8 +1,5 @@
 """Graphs of one's own to classify or to measure whole: a table of graphs, one of their nodes and one of their edges."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -10,65 +7,92 @@ from typing import Literal
 import numpy as np
 import torch
 
-from edgewise.data.encoding import features, fit, width
-from edgewise.data.features import Array, Column, in_lines
-from edgewise.data.reading import File, find_table, find_tables, unread
+from edgewise.data import record
+from edgewise.data.columns import Array, Column, features, fit, in_lines, width
+from edgewise.data.edges import RELATION, Edges, columns_of, ends_within, found_ends, graphs_of
+from edgewise.data.examples import Asked, Examples, Members, read_examples, read_members, strangers
+from edgewise.data.record import Fitted, Settled, labels_in, names_in
 from edgewise.data.splits import Splits
+from edgewise.data.table import Problems, find_table, find_tables, unread
 from edgewise.errors import DataError
 from edgewise.files import check_folder, folder_name
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
-from edgewise.tasks.own import record
-from edgewise.tasks.own.edges import found_ends, strangers
-from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import labels_in, names_in, settle
-from edgewise.tasks.own.groups import EdgesOfMembers, Members, edges_of, graphs_of, read_members
-from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
+from edgewise.tasks.own.examples import Files, OwnExamples, targets_of
 
 FOLDER = ("graphs", "nodes", "edges")
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a folder of graphs is to be read.
+class Inputs:
+    """The nodes of graphs, their edges [2, E], what is known of these, and in which columns their ends were found."""
+
+    nodes: Members
+    edges: Array
+    e: list[Column]
+    found: dict[str, str]
+
+
+@dataclass(frozen=True)
+class GraphFiles(Files[Inputs, OwnExamples]):
+    """A folder of three tables.
 
     Args:
-        asked: What of the table of graphs is wanted.
         graph: The column of nodes and edges that names their graph; empty: found.
-        ends: The columns of edges with senders and receivers; empty: found.
         undirected: Whether every node also attends to those that attend to it.
         scale: Whether numbers have mean 0 and deviation 1 among what trains.
     """
 
-    asked: Asked
     graph: str = ""
-    ends: tuple[str, ...] = ()
     undirected: bool = True
     scale: bool = True
 
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Inputs]:
+        asked = fitted.asked(self.asked) if fitted else self.asked
+        place = place if asked.labelled or place.is_dir() else place.parent
+        check_folder(place)
+        graphs, nodes = find_table(place, FOLDER[0]), find_table(place, FOLDER[1])
+        links = find_tables(place, FOLDER[2])
+        if not (graphs and nodes and links):
+            lacking = [f"{name}.csv" for name, there in zip(FOLDER, (graphs, nodes, links), strict=True) if not there]
+            raise DataError(f"{place} lacks {', '.join(lacking)} (or .tsv, .parquet). Give --task.folder")
+        problems, wrong = list[str](), Problems()
+        rows = read_examples(graphs, asked, problems, (nodes, *links))
+        names = [rows.name(number) for number in range(len(rows))]
+        of_nodes = read_members(nodes, names, "graph", self.graph, asked, problems)
+        tables = [Edges(path, asked.ends, "graph", self.graph) for path in links]
+        edges = ends_within(tables, of_nodes, asked, wrong)
+        e, of_columns = columns_of(tables, asked)
+        problems += [*of_columns, *wrong.sentences()]
+        if asked.labelled:
+            present = {*rows.header, *of_nodes.header, *(name for one in tables for name in one.names)}
+            more = {RELATION} if len(tables) > 1 else set()
+            problems += strangers(place, asked.ignore, present | more, *(asked.known or ()))
+        if problems:
+            raise DataError(*problems)
+        notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files), *(n for one in tables for n in one.notes)]
+        notes += in_lines(e, "of edges: ")
+        if not of_nodes.columns:
+            notes.append("nodes have no features: each has the number 1")
+        counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}
+        return replace(rows, notes=tuple(notes), counts=counts), Inputs(of_nodes, edges, e, found_ends(tables))
 
-@dataclass(frozen=True)
-class Folder:
-    """What a folder says: its graphs, their nodes, the edges [2, E], what is known of these, and in which columns their
-    ends were found."""
+    def fit(self, inputs: Inputs, fitted: Fitted, splits: Splits) -> Fitted:
+        train, owner = splits["train"].numpy(), np.append(inputs.nodes.owner, -1)
+        columns = fit(inputs.nodes.columns, np.flatnonzero(np.isin(owner[:-1], train)), self.scale)
+        edges = fit(inputs.e, np.flatnonzero(np.isin(owner[inputs.edges[0]], train)), self.scale)
+        widths = width(columns) or 1, width(edges)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=inputs.found)
 
-    rows: Rows
-    nodes: Members
-    edges: Array
-    e: list[Column]
-    found: Mapping[str, str]
-
-
-class OwnGraphs(OwnExamples):
-    """Graphs of one's own from a folder."""
-
-    manner: Manner
-
-    def elsewhere(self, place: Path) -> OwnGraphs:
-        fitted, manner = self.own.fitted, self.manner
-        asked = replace(manner.asked, labelled=False)
-        folder = read_folder(place if place.is_dir() else place.parent, replace(manner, asked=asked), fitted)
-        return task_of(folder, fitted, {}, (), manner)
+    def task(self, settled: Settled, inputs: Inputs) -> OwnExamples:
+        nodes, fitted = inputs.nodes, settled.fitted
+        x = features(nodes.columns, fitted.columns) if fitted.columns else np.ones((int(nodes.sizes.sum()), 1))
+        e = features(inputs.e, fitted.edges) if fitted.edges else None
+        members, known = graphs_of(inputs.edges, nodes.sizes, e, self.undirected)
+        x32 = torch.from_numpy(x.astype(np.float32))
+        graphs = Graphs(members, x32, targets_of(settled), settled.splits, e=known)
+        strange = record.strange_levels([*nodes.columns, *inputs.e], (*fitted.columns, *fitted.edges))
+        own = replace(settled, changes=(*settled.changes, *strange))
+        return OwnExamples(folder_name(settled.given.place), graphs, own, self)
 
 
 def graph_folder(
@@ -117,63 +141,6 @@ def graph_folder(
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
-    asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=frozenset(names_in(ignore)))
-    manner = Manner(asked, graph, names_in(ends), undirected, scale == "standard")
-    read = read_folder(Path(folder).expanduser(), manner, record.read(Path(like).expanduser()) if like else None)
-
-    def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
-        rows, owner = read.nodes.of(splits["train"]), np.append(read.nodes.owner, -1)
-        columns = fit(read.nodes.columns, rows, manner.scale)
-        edges = fit(read.e, np.flatnonzero(np.isin(owner[read.edges[0]], splits["train"].numpy())), manner.scale)
-        widths = width(columns) or 1, width(edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=read.found)
-
-    fitted, splits, changes = settle(read.rows, like, target, fold, fit=fit_columns)
-    return task_of(read, fitted, splits, changes, manner)
-
-
-def read_folder(place: Path, manner: Manner, fitted: Fitted | None) -> Folder:
-    """The graphs of a folder.
-
-    Symbols     fitted = what a run has kept: its columns are read, as it read them; None: all that are left
-    """
-    check_folder(place)
-    graphs, nodes = find_table(place, FOLDER[0]), find_table(place, FOLDER[1])
-    links = find_tables(place, FOLDER[2])
-    if not (graphs and nodes and links):
-        lacking = [f"{name}.csv" for name, there in zip(FOLDER, (graphs, nodes, links), strict=True) if not there]
-        raise DataError(f"{place} lacks {', '.join(lacking)} (or .tsv, .parquet). Give --task.folder")
-    problems: list[str] = []
-    rows = read_rows(graphs, manner.asked, problems, (nodes, *links))
-    names = [record.name(rows, number) for number in range(len(rows))]
-    ignored, known = {*manner.asked.ignore}, fitted.kinds if fitted else (None, None)
-    of_nodes = read_members(nodes, names, "graph", manner.graph, ignored, known[0], problems)
-    tables = [EdgesOfMembers(path, manner.ends, "graph", manner.graph) for path in links]
-    kept = fitted.names if fitted else None
-    edges, e = edges_of(tables, of_nodes, ignored, known[1], problems, kept)
-    if manner.asked.labelled and ignored:
-        present = {name for path in (graphs, nodes) for name in File(path).names} | {n for t in tables for n in t.names}
-        problems += strangers(place, ignored, present, len(tables), *known)
-    if problems:
-        raise DataError(*problems)
-    notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files)]
-    notes += [note for one in tables for note in (*one.table.notes, *one.note())]
-    notes += in_lines(e, "of edges: ")
-    if not of_nodes.columns:
-        notes.append("nodes have no features: each has the number 1")
-    counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}
-    return Folder(replace(rows, notes=tuple(notes), counts=counts), of_nodes, edges, e, found_ends(tables))
-
-
-def task_of(read: Folder, fitted: Fitted, splits: Splits, changes: tuple[str, ...], manner: Manner) -> OwnGraphs:
-    """The task of graphs whose features are those that were fitted."""
-    nodes, counts = read.nodes, np.ones((int(read.nodes.sizes.sum()), 1))
-    x = features(nodes.columns, fitted.columns) if fitted.columns else counts
-    e = features(read.e, fitted.edges) if fitted.edges else None
-    members, known = graphs_of(read.edges, nodes.sizes, e, manner.undirected)
-    y = targets_of(read.rows, fitted)
-    graphs = Graphs(members, torch.from_numpy(x.astype(np.float32)), y, splits, e=known)
-    strange = record.strange_levels([*nodes.columns, *read.e], (*fitted.columns, *fitted.edges))
-    task = OwnGraphs(folder_name(read.rows.place), graphs, Own(read.rows, fitted, (*changes, *strange)))
-    task.manner = manner
-    return task
+    ignored = frozenset(names_in(ignore))
+    asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
+    return GraphFiles(asked, graph, undirected, scale == "standard").settle(folder, like, target, fold)

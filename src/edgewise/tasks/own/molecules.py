@@ -1,17 +1,16 @@
 """Molecules of one's own from a table with a column of SMILES."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.data.lines import Problems
-from edgewise.data.splits import Splits
+from edgewise.data.examples import Asked, Examples, given_table, read_examples
+from edgewise.data.record import Fitted, Settled, labels_in, names_in
+from edgewise.data.table import Problems
 from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.subject import Subject
@@ -19,23 +18,14 @@ from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.graphs.smiles import canonical
-from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import labels_in, names_in, settle
-from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
+from edgewise.tasks.own.examples import Files, OwnExamples, targets_of
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")
-Read = tuple[tuple[Graph, ...], Tensor, Tensor]
+Molecule = tuple[Graph, Tensor, Tensor]
 
 
 class OwnMolecules(OwnExamples):
     """Molecules of one's own; a prediction is for one of the data, or for any SMILES."""
-
-    asked: Asked
-
-    def elsewhere(self, place: Path) -> OwnMolecules:
-        rows, read = read_molecules(place, replace(self.asked, labelled=False))
-        return task_of(rows, read, self.own.fitted, {}, (), (self.asked, self.graphs.e is not None))
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         known = self.member(request, pattern).known
@@ -52,6 +42,40 @@ class OwnMolecules(OwnExamples):
         graph, x, e = molecule_once(request)
         laid = graph if given(pattern) else lay(pattern, graph.num_receivers)
         return Member(laid, x, None if self.graphs.e is None else e, None, None, {"smiles": request})
+
+
+@dataclass(frozen=True)
+class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
+    """A table of molecules.
+
+    Args:
+        bonds: Whether types of bonds are read.
+    """
+
+    bonds: bool = False
+
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, list[Molecule]]:
+        problems = list[str]()
+        rows = read_examples(place, self.asked, problems)
+        rdkit()  # where it is missing, no line is to blame
+        made, wrong = list[Molecule](), Problems()
+        for number, text in enumerate(rows.inputs["smiles"]):
+            try:
+                made += [molecule_once(text)] if text else []
+            except DataError as error:
+                wrong.add(f"{rows.at(number)}: {error}")
+        if problems := [*problems, *wrong.sentences()]:
+            raise DataError(*problems)
+        return rows, made
+
+    def same(self, examples: Examples, inputs: list[Molecule]) -> Sequence[object]:
+        return [canonical(text) for text in examples.inputs["smiles"]]
+
+    def task(self, settled: Settled, inputs: list[Molecule]) -> OwnMolecules:
+        members, x, e = zip(*inputs, strict=True)
+        names, known = tuple(settled.given.inputs["smiles"]), torch.cat(e) if self.bonds else None
+        graphs = Graphs(members, torch.cat(x), targets_of(settled), settled.splits, names=names, e=known)
+        return OwnMolecules(settled.given.files[0].stem, graphs, settled, self)
 
 
 def molecule_table(
@@ -90,40 +114,4 @@ def molecule_table(
     """
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored)
-    rows, read = read_molecules(given_table(file, asked.unit), asked)
-    same = [canonical(text) for text in rows.inputs["smiles"]]
-    fitted, splits, changes = settle(rows, like, target, fold, same)
-    return task_of(rows, read, fitted, splits, changes, (asked, bonds))
-
-
-def read_molecules(path: Path, asked: Asked) -> tuple[Rows, Read]:
-    """The rows of a table, their graphs, and the features of atoms and bonds."""
-    problems: list[str] = []
-    rows = read_rows(path, asked, problems)
-    rdkit()  # where it is missing, no line is to blame
-    made, found = [], Problems()
-    for text, where in zip(rows.inputs["smiles"], rows.where, strict=True):
-        try:
-            made.append(molecule_once(text) if text else None)
-        except DataError as error:
-            found.add(f"{where}: {error}")
-    if problems := [*problems, *found.sentences()]:
-        raise DataError(*problems)
-    members, x, e = zip(*(one for one in made if one), strict=True)
-    return rows, (members, torch.cat(x), torch.cat(e))
-
-
-def task_of(
-    rows: Rows, read: Read, fitted: Fitted, splits: Splits, changes: Sequence[str], how: tuple[Asked, bool]
-) -> OwnMolecules:
-    """The task of molecules that were read.
-
-    Symbols     how = what of a table is wanted, and whether bonds are read
-    """
-    asked, bonds = how
-    members, x, e = read
-    names = tuple(rows.inputs["smiles"])
-    graphs = Graphs(members, x, targets_of(rows, fitted), splits, names=names, e=e if bonds else None)
-    task = OwnMolecules(rows.files[0].stem, graphs, Own(rows, fitted, tuple(changes)))
-    task.asked = asked
-    return task
+    return MoleculeFiles(asked, bonds).settle(str(given_table(file, asked.unit)), like, target, fold)

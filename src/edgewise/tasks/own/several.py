@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.splits import Split
+from edgewise.data.target import Labels, Target
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import class_probabilities
@@ -17,7 +18,6 @@ from edgewise.tasks.core.quality import Quality, worst
 from edgewise.tasks.core.regression import of_value
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.own.target import Labels, Target
 
 
 class Gapped(Batch):

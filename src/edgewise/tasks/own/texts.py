@@ -11,8 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.data.lines import Problems
-from edgewise.data.splits import Splits
+from edgewise.data import record
+from edgewise.data.examples import Asked, Examples, given_table, read_examples
+from edgewise.data.record import Fitted, Settled, labels_in, names_in
+from edgewise.data.table import Problems
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -20,17 +22,12 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own import record
-from edgewise.tasks.own.examples import Own, OwnExamples, targets_of
-from edgewise.tasks.own.fitting import labels_in, names_in, settle
-from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, given_table, read_rows
+from edgewise.tasks.own.examples import Files, OwnExamples, targets_of
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.masked import text_graph
 from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
-    CharacterTokenizer,
     Level,
     Tokenizer,
     learn_tokenizer,
@@ -41,28 +38,41 @@ MAX_TOKENS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How texts are read.
+class TextFiles(Files[None, "OwnTexts"]):
+    """A table of texts.
 
     Args:
-        asked: What of a table is wanted.
         level: What a token is.
         vocabulary: Tokens, for byte pairs.
         length: Most tokens of a text, with its two ends.
         lowercase: Whether only small letters are read.
         cut: Whether what a text has beyond that is left out.
+        tokenizer: The tokens; None: they are learned from the texts that train.
     """
 
-    asked: Asked
-    level: Level
-    vocabulary: int
-    length: int
-    lowercase: bool
-    cut: bool
+    level: Level = "bpe"
+    vocabulary: int = 4000
+    length: int = 256
+    lowercase: bool = False
+    cut: bool = False
+    tokenizer: Tokenizer | None = None
 
-    def read(self, texts: Sequence[str]) -> list[str]:
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
+        problems = list[str]()
+        rows = read_examples(place, self.asked, problems)
+        if problems:
+            raise DataError(*problems)
+        return rows, None
+
+    def same(self, examples: Examples, inputs: None) -> Sequence[object]:
+        return self.letters(examples.inputs["text"])
+
+    def letters(self, texts: Sequence[str]) -> list[str]:
         """Texts in the letters that are read."""
         return [text.lower() if self.lowercase else text for text in texts]
+
+    def task(self, settled: Settled, inputs: None) -> OwnTexts:
+        return OwnTexts(settled, self)
 
 
 class OwnTexts(OwnExamples):
@@ -71,25 +81,27 @@ class OwnTexts(OwnExamples):
     Shapes      a token that begins, the n of a text, one that ends: n + 2 nodes
     """
 
-    kept = (record.SPLIT, record.DATA, TOKENIZER)
+    kept = (*record.FILES, TOKENIZER)
 
-    def __init__(self, name: str, rows: Rows, parts: tuple[Fitted, Splits, Sequence[str]], manner: Manner) -> None:
-        fitted, splits, changes = parts
-        self.manner, self.rows = manner, rows
-        self.texts = manner.read(rows.inputs["text"])
-        self.tokenizer: Tokenizer = CharacterTokenizer("")
-        none = Graphs((), torch.empty(0, 1), targets_of(rows, fitted), splits)
-        super().__init__(name, none, Own(rows, fitted, tuple(changes)))
+    how: TextFiles
+
+    def __init__(self, own: Settled, files: TextFiles) -> None:
+        self.texts = files.letters(own.given.inputs["text"])
+        none = Graphs((), torch.empty(0, 1), targets_of(own), own.splits)
+        super().__init__(own.given.files[0].stem, none, own, files)
+        training = [self.texts[number] for number in own.splits["train"].tolist()] if own.splits else []
+        learned_from = training if files.level == "bpe" else self.texts
+        self.use(files.tokenizer or learn_tokenizer(files.level, learned_from, files.vocabulary))
 
     def use(self, tokenizer: Tokenizer) -> None:
         """Read by a tokenizer."""
-        self.tokenizer, problems, shortened = tokenizer, Problems(), 0
+        self.tokenizer, problems, shortened, given = tokenizer, Problems(), 0, self.own.given
         x = []
-        for text, where in zip(self.texts, self.rows.where, strict=True):
+        for number, text in enumerate(self.texts):
             try:
                 tokens, whole = self.tokens(text)
             except DataError as error:
-                problems.add(f"{where}: {error}")
+                problems.add(f"{given.at(number)}: {error}")
                 continue
             shortened += not whole
             x.append(tokens)
@@ -98,12 +110,12 @@ class OwnTexts(OwnExamples):
         members = tuple(text_graph(None, len(one)) for one in x)
         self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
         self._x = self.graphs.x.split([len(one) for one in x])
-        width, length, classes = self.several.width, self.manner.length, bool(self.classes)
+        width, length, classes = self.several.width, self.how.length, bool(self.classes)
         self.signature = Tokens(tokenizer.size, width, length=length, whole_graph=True, classes=classes)
         longest = max(len(one) for one in x)
-        self.contents = f"{tokenizer.size:,} tokens ({self.manner.level}), texts of {longest:,} of them at most"
-        cut = f"{counted(shortened, 'text')} of more than {self.manner.length:,} tokens, read without the end"
-        notes = [*self.rows.notes, *([cut] if shortened else [])]
+        self.contents = f"{tokenizer.size:,} tokens ({self.how.level}), texts of {longest:,} of them at most"
+        cut = f"{counted(shortened, 'text')} of more than {self.how.length:,} tokens, read without the end"
+        notes = [*given.notes, *([cut] if shortened else [])]
         self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
 
     def tokens(self, text: str) -> tuple[Tensor, bool]:
@@ -111,8 +123,8 @@ class OwnTexts(OwnExamples):
 
         Errors      DataError for more than `length` tokens where texts are not to be cut
         """
-        tokens, most = self.tokenizer.encode([text])[0], self.manner.length - 2
-        if len(tokens) > most and not self.manner.cut:
+        tokens, most = self.tokenizer.encode([text])[0], self.how.length - 2
+        if len(tokens) > most and not self.how.cut:
             advice = "give --task.cut true, or a larger --task.length"
             raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
         return torch.tensor([self.tokenizer.begin, *tokens[:most], self.tokenizer.end]), len(tokens) <= most
@@ -133,31 +145,25 @@ class OwnTexts(OwnExamples):
 
     def preprocessing(self) -> dict[str, Any]:
         ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end}
-        frame = {"first": SPECIAL, **ends, "lowercase": self.manner.lowercase}
+        frame = {"first": SPECIAL, **ends, "lowercase": self.how.lowercase}
         return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | frame}
 
     def elsewhere(self, place: Path) -> OwnTexts:
-        manner, problems = replace(self.manner, asked=replace(self.manner.asked, labelled=False)), list[str]()
-        rows = read_rows(place, manner.asked, problems)
-        if problems:
-            raise DataError(*problems)
-        task = OwnTexts(place.stem, rows, (self.own.fitted, {}, ()), manner)
-        task.use(self.tokenizer)
-        return task
+        return replace(self.how, tokenizer=self.tokenizer).elsewhere(place, self.own.fitted)
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         subject = super().subject(model, pattern, request)
         return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
     def known(self, number: int) -> dict[str, Any]:
-        return super().known(number) | {"input": self.rows.inputs["text"][number]}
+        return super().known(number) | {"input": self.own.given.inputs["text"][number]}
 
     def reads(self, request: str) -> bool:
         return True
 
     def read(self, request: str, pattern: Pattern) -> Member:
         """A text itself."""
-        x, _ = self.tokens(*self.manner.read([request]))
+        x, _ = self.tokens(*self.how.letters([request]))
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
 
@@ -208,15 +214,8 @@ def text_table(
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored)
-    manner, problems = Manner(asked, level, vocabulary, length, lowercase, cut), list[str]()
-    rows = read_rows(given_table(file, asked.unit), asked, problems)
-    if problems:
-        raise DataError(*problems)
-    parts = settle(rows, like, target, fold, manner.read(rows.inputs["text"]))
-    task = OwnTexts(Path(file).stem, rows, parts, manner)
-    training = [task.texts[number] for number in parts[1]["train"].tolist()]
-    task.use(tokenizer_of(like) or learn_tokenizer(level, training if level == "bpe" else task.texts, vocabulary))
-    return task
+    files = TextFiles(asked, level, vocabulary, length, lowercase, cut, tokenizer_of(like))
+    return files.settle(str(given_table(file, asked.unit)), like, target, fold)
 
 
 def tokenizer_of(run: str) -> Tokenizer | None:

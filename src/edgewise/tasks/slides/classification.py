@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from edgewise.data.lines import lines_of
 from edgewise.data.splits import SPLITS, Split, by_class, cut, named
+from edgewise.data.table import lines_of
 from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.layers import ResNet

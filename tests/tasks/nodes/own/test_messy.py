@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from edgewise.data.features import Column
+from edgewise.data.columns import Column
 from edgewise.errors import DataError
 from edgewise.tasks import node_folder
-from edgewise.tasks.nodes.own.folder import OwnNodes
-from edgewise.tasks.own.record import name as name_of
+from edgewise.tasks.own.nodes import OwnNodes
 from tasks.nodes.own.messy.tables import CASES, LONG, two_million, write
 
 MEMORY = 2.0  # GB at most for a table of 2,000,000 nodes and edges with PyTorch loaded
@@ -34,7 +33,7 @@ def differences(task: OwnNodes, expected: dict[str, Any]) -> dict[str, Any]:
         "first": {name: pytest.approx(values) for name, values in first.items()},
         "target": task.fitted.target.kind,
         "classes": list(task.classes),
-        "names": [name_of(given, row) for row in range(len(expected["names"]))],
+        "names": [given.name(row) for row in range(len(expected["names"]))],
         "nodes": len(given),
         "edges": given.edges.shape[1],
         "edge_columns": {column.name: shown(column) for column in given.e or ()},  # type: ignore[union-attr]
@@ -45,8 +44,6 @@ def differences(task: OwnNodes, expected: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_table_is_read_as_a_person_would(name: str, tmp_path: Path) -> None:
-    if name == "parquet":
-        pytest.importorskip("pyarrow")
     place = write(CASES[name](), tmp_path / name)
     expected = json.loads((place / "expected.json").read_text(encoding="utf-8"))
     if "read" in expected:

@@ -1,16 +1,13 @@
 """A graph from two tables."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from edgewise.data.dialect import dialect_of
-from edgewise.data.table import Table
+from edgewise.data.examples import Asked
+from edgewise.data.graph import read_tables
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
-from edgewise.tasks.nodes.own.tables import Reading, read_tables
-from edgewise.tasks.own.groups import read_members
 from tasks.nodes.own.test_folder import EDGES, NODES, write
 
 PARTS = ("train", "train", "valid", "test")
@@ -61,18 +58,6 @@ def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str)
         node_folder(write(tmp_path, nodes, edges))
 
 
-def nodes_of(nodes: Path, edges: Path) -> None:
-    given = read_tables(nodes, [edges], Reading())
-    read_tables(nodes, [edges], Reading(known=({column.name: column.kind for column in given.x}, {})))
-
-
-def members_of(nodes: Path, edges: Path) -> None:
-    problems = list[str]()
-    found = read_members(nodes, ["a"], "graph", "", set(), None, problems)
-    read_members(nodes, ["a"], "graph", "", set(), {one.name: one.kind for one in found.columns}, problems)
-    assert not problems
-
-
 def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
     """They used to be classes called 0,5 and 1,5."""
     nodes = "id;h;label\n" + "".join(f"n{n};{n};{n % 7},5\n" for n in range(30))
@@ -80,14 +65,6 @@ def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
     assert isinstance(task, NodeRegression) and task.nodes.labels[:3].tolist() == [0.5, 1.5, 2.5]
     with pytest.raises(DataError, match=r"label holds numbers with fractions, and 'about 3': empty such cells"):
         node_folder(write(tmp_path, nodes + "n30;1;about 3\n", "a;b\nn0;n1\n"))
-
-
-def test_the_column_of_parts_is_read_once(tmp_path, monkeypatch) -> None:
-    """It was read once for each node, which took time with the square of their number."""
-    read, texts = [], Table.texts
-    monkeypatch.setattr(Table, "texts", lambda table, name: (read.append(name), texts(table, name))[1])
-    node_folder(write(tmp_path, NODES, EDGES))
-    assert read.count("split") == 1
 
 
 @pytest.mark.parametrize("names", [[f"{10**18 + n}" for n in range(4)], ["1001", "1002", "007", "7"]])
@@ -101,30 +78,6 @@ def test_numbers_that_name_nodes_are_found_as_they_are_written(tmp_path, names: 
     assert task.graph().num_edges == 4 and task.nodes.x.shape == (4, 1)
 
 
-@pytest.mark.parametrize("read", [nodes_of, members_of])
-def test_names_of_columns_are_compared_with_as_many_others_as_are_alike(tmp_path, monkeypatch, read) -> None:
-    compared = 0
-
-    class Counted(str):
-        __hash__ = str.__hash__
-
-        def __eq__(self, other: object) -> bool:
-            nonlocal compared
-            compared += 1
-            return str.__eq__(self, other)
-
-    def counting(content: bytes, whole: bool = True, ending: str = ".csv"):
-        dialect = dialect_of(content, whole, ending)
-        return replace(dialect, names=tuple(map(Counted, dialect.names)))
-
-    monkeypatch.setattr("edgewise.data.reading.dialect_of", counting)
-    nodes, edges = tmp_path / "nodes.csv", tmp_path / "edges.csv"
-    nodes.write_text(f"graph,id,label,{','.join(f'g{n}' for n in range(1000))}\n" + f"a,1,u,{'1,' * 999}1\n")
-    edges.write_text("source,target\n1,1\n")
-    read(nodes, edges)
-    assert compared < 20_000  # of a thousand columns; two million pairs
-
-
 @pytest.mark.parametrize(
     ("name", "ignore", "known"),
     [("", (), None), ("note", ("note",), None), ("note", (), ({"h": "number"}, {}))],
@@ -136,7 +89,7 @@ def test_a_node_is_there_twice_whatever_is_in_columns_that_are_not_read(
     rows = [(f"p{n},{n % 5},{'uv'[n % 2]}") for n in (0, 1, 2, 3, 1)]
     nodes = f"{name},id,h,label\n" + "".join(f"{number},{row}\n" for number, row in enumerate(rows))
     write(tmp_path, nodes, "from,to\np0,p1\n")
-    how = Reading(ignore=frozenset(ignore), known=known)
+    how = Asked("nodes", label=("label",), ignore=frozenset(ignore), known=known)
     given = read_tables(tmp_path / "nodes.csv", [tmp_path / "edges.csv"], how)
     assert given.names == ["p0", "p1", "p2", "p3"] and "nodes.csv: 1 repeated row, read once" in given.notes
 
@@ -144,9 +97,9 @@ def test_a_node_is_there_twice_whatever_is_in_columns_that_are_not_read(
 def test_a_column_that_training_read_as_a_feature_names_no_nodes(tmp_path) -> None:
     place = Path(write(tmp_path, "who,size\nA,10\nA,11\nB,12\nB,13\n", "from,to\n10,11\n12,10\n"))
     nodes, edges = place / "nodes.csv", [place / "edges.csv"]
-    assert read_tables(nodes, edges, Reading(labels=())).names == ["10", "11", "12", "13"]  # guessed
+    assert read_tables(nodes, edges, Asked("nodes")).names == ["10", "11", "12", "13"]  # guessed
     with pytest.raises(DataError, match="there is no node '10'"):
-        read_tables(nodes, edges, Reading(labels=(), known=({"size": "number"}, {})))
+        read_tables(nodes, edges, Asked("nodes", known=({"size": "number"}, {})))
 
 
 def test_columns_that_a_run_found_are_not_looked_for_in_another_order(tmp_path) -> None:

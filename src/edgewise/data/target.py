@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.dialect import CODE
-from edgewise.data.table import LARGEST, UNKNOWN, numbers_of
+from edgewise.data.dialect import CODE, LARGEST, UNKNOWN, numbers_of
 from edgewise.errors import DataError
 
 MAX_CLASSES = 20  # whole numbers, or texts that hardly repeat: more may be something else, such as a quantity
@@ -156,3 +155,13 @@ def _number(name: str) -> float | None:
         return None
     number = float(numbers_of([name])[0])
     return number if abs(number) <= LARGEST else None
+
+
+def scale_of(values: Tensor) -> tuple[float, float]:
+    """The mean and the deviation of values; 1 in place of a deviation of 0, or of one that rounding made.
+
+    >>> scale_of(torch.tensor([1.0, 3.0])), scale_of(torch.tensor([2.0, 2.0]))
+    ((2.0, 1.0), (2.0, 1.0))
+    """
+    mean, deviation = float(values.double().mean()), float(values.double().std(correction=0))
+    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0

@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from edgewise.data import record
 from edgewise.data.dialect import encoding_of
-from edgewise.data.lines import lines_of
-from edgewise.data.reading import is_table
+from edgewise.data.examples import Asked, Examples, read_examples
+from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, Splits
+from edgewise.data.table import Problems, is_table, lines_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
-from edgewise.tasks.own import record
-from edgewise.tasks.own.fitting import names_in, settle
-from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Asked, Rows, read_rows
 from edgewise.tasks.own.texts import tokenizer_of
 from edgewise.tasks.text.pretrained import TOKENIZER
 from edgewise.tasks.text.tokenization import Tokenizer
@@ -30,17 +28,14 @@ MAX_PAIRS = 1 << 20
 class OwnTranslation(Translation):
     """Pairs of sentences of one's own, of at most `length` bytes each."""
 
-    kept = (TOKENIZER, record.SPLIT, record.DATA)
-    private = (record.SPLIT, record.DATA)
+    kept = (TOKENIZER, *record.FILES)
+    private = record.FILES
 
-    def __init__(
-        self, rows: Rows, parts: tuple[Fitted, Splits, Sequence[str]], manner: Manner, length: int, like: str = ""
-    ) -> None:
-        self.rows, self.length = rows, length
-        self.fitted, self.parts, self.changes = parts[0], parts[1], tuple(parts[2])
+    def __init__(self, own: Settled, manner: Manner, length: int, like: str = "") -> None:
+        self.own, self.length, rows, self.changes = own, length, own.given, own.changes
         texts = {
             split: ([rows.inputs["source"][n] for n in chosen], [rows.inputs["target"][n] for n in chosen])
-            for split, chosen in ((split, self.parts[split].tolist()) for split in SPLITS)
+            for split, chosen in ((split, own.splits[split].tolist()) for split in SPLITS)
         }
         super().__init__(rows.files[0].stem, texts, manner, tokenizer_of(like))
         self.summary = (self.describe(), *rows.notes)
@@ -52,7 +47,7 @@ class OwnTranslation(Translation):
         self.signature = replace(self.signature, length=2 * (self.length + 1) + 10)
 
     def keep(self, run: Path) -> None:
-        record.write(run, self.rows, self.parts, self.fitted)
+        self.own.keep(run)
         super().keep(run)
 
 
@@ -111,18 +106,18 @@ def parallel_text(
     else:
         rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
     rows = within(rows, length, lowercase)
-    parts = settle(rows, like, "auto", fold, rows.inputs["source"])
-    return OwnTranslation(rows, parts, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
+    own = settle(rows, like, "auto", fold, rows.inputs["source"])
+    return OwnTranslation(own, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
 
 
-def read_table(path: Path, pair: Sequence[str]) -> Rows:
+def read_table(path: Path, pair: Sequence[str]) -> Examples:
     """The pairs of a table."""
     if pair and all(name.isdigit() for name in pair):
         return without_names(path, [int(name) for name in pair])
     chosen = dict(zip(SIDES, pair, strict=True)) if pair else {}
     asked, problems = Asked("pairs", SIDES, chosen, id="row", targets=False, blank=True), list[str]()
     try:
-        rows = read_rows(path, asked, problems)
+        rows = read_examples(path, asked, problems)
     except DataError as error:
         if pair or not is_table(path):
             raise
@@ -133,16 +128,17 @@ def read_table(path: Path, pair: Sequence[str]) -> Rows:
     return rows
 
 
-def without_names(path: Path, pair: Sequence[int]) -> Rows:
+def without_names(path: Path, pair: Sequence[int]) -> Examples:
     """The pairs of a file without a line of names, by the numbers of its columns, from 1: cells between tabs."""
     lines = texts_of(path)
-    cells, problems = [line.split("\t") for line in lines], []
+    cells, problems = [line.split("\t") for line in lines], Problems()
     for number, row in enumerate(cells, start=1):
         if len(row) < max(pair) and any(row):
-            problems.append(f"{path}: line {number} has {len(row)} columns between tabs, not {max(pair)}")
-    if problems or min(pair) < 1:
-        more = [f"and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
-        raise DataError(*problems[:10], *more) if problems else DataError(f"{path}: columns are numbered from 1")
+            problems.add(f"{path}: line {number} has {len(row)} columns between tabs, not {max(pair)}")
+    if min(pair) < 1:
+        problems.add(f"{path}: columns are numbered from 1")
+    if problems.count:
+        raise DataError(*problems.sentences())
     sides = {
         side: [row[number - 1] if len(row) >= number else "" for row in cells]
         for side, number in zip(SIDES, pair, strict=True)
@@ -150,7 +146,7 @@ def without_names(path: Path, pair: Sequence[int]) -> Rows:
     return rows_of([path], sides)
 
 
-def read_lines(source: Path, target: Path) -> Rows:
+def read_lines(source: Path, target: Path) -> Examples:
     """The pairs of two texts."""
     sides = {"source": texts_of(source), "target": texts_of(target)}
     counts = [len(side) for side in sides.values()]
@@ -167,17 +163,16 @@ def texts_of(path: Path) -> list[str]:
     return [line.rstrip("\r\n") for line in lines_of(path, content, encoding_of(content), end)]
 
 
-def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Rows:
+def rows_of(files: Sequence[Path], sides: dict[str, list[str]]) -> Examples:
     """Pairs by their lines."""
     count = len(sides["source"])
     if count > MAX_PAIRS:
         raise DataError(f"{files[0]}: {count:,} pairs, of at most {MAX_PAIRS:,}")
-    where = [f"{files[0]}: line {number + 1}" for number in range(count)]
     names = [str(number) for number in range(count)]
-    return Rows(files[0].parent, tuple(files), "pairs", names, (), [], sides, {}, {}, where)
+    return Examples(files[0].parent, tuple(files), "pairs", count, names, inputs=sides)
 
 
-def within(rows: Rows, length: int, lowercase: bool) -> Rows:
+def within(rows: Examples, length: int, lowercase: bool) -> Examples:
     """The pairs of which neither side is empty or too long, known by their lines."""
     sides = [[text.strip() for text in rows.inputs[side]] for side in SIDES]
     sides = [[text.lower() for text in side] for side in sides] if lowercase else sides
@@ -192,7 +187,7 @@ def within(rows: Rows, length: int, lowercase: bool) -> Rows:
         split: chosen.new_tensor([place[n] for n in chosen.tolist() if n in place])
         for split, chosen in rows.splits.items()
     }
-    names = [record.name(rows, n) for n in good]
+    names = [rows.name(n) for n in good]
     if not good:
         raise DataError(f"{rows.files[0]}: it has no pair of sentences of 1 to {length:,} bytes")
     return replace(
@@ -200,6 +195,6 @@ def within(rows: Rows, length: int, lowercase: bool) -> Rows:
         names=names,
         inputs={side: [texts[n] for n in good] for side, texts in zip(SIDES, sides, strict=True)},
         splits=splits,
-        where=[rows.where[n] for n in good],
+        count=len(good),
         notes=(*rows.notes, *notes),
     )

@@ -12,21 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from edgewise.data.encoding import Encoding, to_plain
-from edgewise.data.lines import Problems
+from edgewise.data import record
+from edgewise.data.columns import Encoding, to_plain
+from edgewise.data.examples import Asked, Examples
+from edgewise.data.pictures import ENDINGS, Colour, Pixels, read_picture
+from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import SPLITS, Split, Splits
+from edgewise.data.table import Problems
+from edgewise.data.target import check_folders
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
-from edgewise.graphs.derived import cached
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
-from edgewise.tasks.images.pictures import ENDINGS, Colour, Pixels, read_picture
-from edgewise.tasks.own import record
-from edgewise.tasks.own.fitting import settle
-from edgewise.tasks.own.record import Fitted
-from edgewise.tasks.own.rows import Rows
-from edgewise.tasks.own.target import check_folders
+from edgewise.tasks.own.examples import Files
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 MAX_IMAGES = 1 << 20
@@ -35,76 +34,49 @@ ROWS = 256  # images that a model reads at once for a table of predictions
 SIZES = 5  # that a message lists
 
 
-@dataclass(frozen=True)
-class Manner:
-    """How images are read.
-
-    Args:
-        size: Their height and width; 0: as they are, which must be the same of all.
-        colour: Grey values, or red, green and blue.
-        patch: Side of a patch in pixels.
-        shift: By how many pixels images are moved in training.
-    """
-
-    size: int
-    colour: Colour
-    patch: int
-    shift: int
-
-
 class OwnImages(ImageClassification):
     """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
 
-    kept = (record.SPLIT, record.DATA)
-    private = kept
+    kept = record.FILES
+    private = record.FILES
     files = (".npy", *ENDINGS)
 
-    def __init__(self, rows: Rows, images: Images, fitted: Fitted, manner: Manner) -> None:
-        super().__init__(folder_name(rows.place), images, manner.patch, manner.shift)
-        self.rows, self.fitted, self.manner = rows, fitted, manner
-        self.summary = (self.describe(), *map(str, fitted.targets), *rows.notes)
+    def __init__(self, own: Settled, images: Images, how: ImageFiles) -> None:
+        super().__init__(folder_name(own.given.place), images, how.patch, how.shift)
+        self.own, self.how, self.changes = own, how, own.changes
+        self.summary = (self.describe(), *map(str, own.fitted.targets), *own.given.notes)
 
     def keep(self, run: Path) -> None:
-        record.write(run, self.rows, {split: self.images.splits[split] for split in SPLITS}, self.fitted)
+        self.own.keep(run)
 
     def preprocessing(self) -> dict[str, Any]:
-        how = {"size": list(self.images.pixels.shape[1:3]), "colour": self.manner.colour}
-        return super().preprocessing() | how | {"columns": to_plain(self.fitted.columns)}
+        how = {"size": list(self.images.pixels.shape[1:3]), "colour": self.how.colour}
+        return super().preprocessing() | how | {"columns": to_plain(self.own.fitted.columns)}
 
     def name_of(self, number: int) -> str:
-        return record.name(self.rows, number)
-
-    @cached
-    def numbers_by_name(self) -> dict[str, int]:
-        """Each image's number by its name."""
-        return record.numbers(self.rows)
+        return self.own.given.name(number)
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
-        named = self.numbers_by_name().get(request.strip())
+        named = self.own.given.number_of.get(request.strip())
         if named is not None:
             label = int(self.images.labels[named])
             return self.images.pixels[named], self.classes[label] if label >= 0 else None
         if EXAMPLE.fullmatch(request.strip()) or request.endswith(".npy"):
             return super().read(request)
         height, width = self.images.pixels.shape[1:3]
-        pixels = read_picture(Path(request), self.manner.colour, self.manner.size)
+        pixels = read_picture(Path(request), self.how.colour, self.how.size)
         if pixels.shape[:2] != (height, width):
             raise DataError(f"{request}: {pixels.shape[0]} x {pixels.shape[1]} pixels, expected {height} x {width}")
         return torch.from_numpy(pixels.copy()), None
 
     def elsewhere(self, place: Path) -> OwnImages:
-        rows = find_images(place, labelled=False)
         height, width = self.images.pixels.shape[1:3]
-        pixels = torch.from_numpy(read_images(rows, self.manner, (height, width)))
-        none = torch.empty(0, dtype=torch.int64)
-        labels, splits = torch.full((len(rows),), -1), dict.fromkeys(SPLITS, none)
-        made = replace(self.images, pixels=pixels, labels=labels, splits=splits)
-        return OwnImages(rows, made, self.fitted, self.manner)
+        return replace(self.how, shape=(height, width)).elsewhere(place, self.own.fitted)
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
         """Each image's name, its class and the probabilities of all."""
-        for numbers in torch.arange(len(self.rows)).split(ROWS):
+        for numbers in torch.arange(len(self.own.given)).split(ROWS):
             x = self._normalise(cut(self.images.pixels[numbers], *self.patch))
             batch = Batch(self.graph(pattern), x, torch.zeros(len(numbers), dtype=torch.int64)).to(device)
             p = self.objective.probabilities(batch.read(model.eval()(*batch.inputs)).cpu().double())
@@ -113,6 +85,76 @@ class OwnImages(ImageClassification):
                 yield {"image": self.name_of(number), "class": self.classes[int(row.argmax())]} | {
                     "probabilities": probabilities
                 }
+
+
+@dataclass(frozen=True)
+class ImageFiles(Files[Pixels, OwnImages]):
+    """A folder of pictures for each class.
+
+    Args:
+        size: Their height and width; 0: as they are, which must be the same of all.
+        colour: Grey values, or red, green and blue.
+        patch: Side of a patch in pixels.
+        shift: By how many pixels images are moved in training.
+        fold: Seed of the cut of what trains, where folders name the parts but for validation.
+        shape: The height and width that all must have; None: any.
+    """
+
+    size: int = 0
+    colour: Colour = "rgb"
+    patch: int = 8
+    shift: int = 0
+    fold: int = 0
+    shape: tuple[int, int] | None = None
+
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Pixels]:
+        rows = find_images(place, self.asked.labelled)
+        pixels = self.pixels(rows)
+        if rows.splits and not len(rows.splits["valid"]):
+            valid = record.with_validation(rows.splits["train"], self.fold, self.same(rows, pixels))
+            rows = replace(rows, splits=rows.splits | valid)
+        return rows, pixels
+
+    def same(self, examples: Examples, inputs: Pixels) -> Sequence[object]:
+        return [(one.shape, hash(one.tobytes())) for one in inputs]
+
+    def fit(self, inputs: Pixels, fitted: Fitted, splits: Splits) -> Fitted:
+        values = inputs[splits["train"].numpy()]
+        mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
+        target = replace(fitted.target, why="a folder for each")
+        return replace(fitted, targets=(target,), columns=(Encoding("pixels", "number", mean, mean, deviation),))
+
+    def task(self, settled: Settled, inputs: Pixels) -> OwnImages:
+        given, fitted, splits = settled.given, settled.fitted, settled.splits
+        (scale,), unknown = fitted.columns, torch.full((len(given),), -1)
+        labels = fitted.target.values(given.targets[0]) if given.targets else unknown
+        splits = splits or {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
+        classes = fitted.target.classes
+        images = Images(torch.from_numpy(inputs), labels, classes, scale.shift, scale.deviation, splits)
+        return OwnImages(settled, images, self)
+
+    def pixels(self, rows: Examples) -> Pixels:
+        """The pixels of all images, which must be of one size: all that cannot be read are one DataError."""
+        made: list[Pixels] = []
+        found, sizes, total = Problems(), Counter[tuple[int, int]](), 0
+        for path in rows.files:
+            try:
+                one = read_picture(path, self.colour, self.size)
+            except DataError as error:
+                found.add(str(error))
+                continue
+            total += one.nbytes
+            if total > MAX_VALUES:
+                raise DataError(
+                    f"{rows.place}: its images are more than {MAX_VALUES:,} bytes of pixels: give --task.size"
+                )
+            sizes[one.shape[:2]] += 1
+            made.append(one)
+        if len(sizes) > 1 or (self.shape and sizes and {*sizes} != {self.shape}):
+            found.add(f"{rows.place}: {_sizes(sizes, self.shape)}")
+        if problems := found.sentences():
+            raise DataError(*problems)
+        return np.stack(made)
 
 
 def image_folder(
@@ -146,28 +188,11 @@ def image_folder(
     """
     if size < 0 or size > 4096:
         raise ConfigError(f"task.size must be from 0 to 4096, not {size}")
-    manner = Manner(size, colour, patch, shift)
-    rows = find_images(Path(folder).expanduser())
-    pixels = read_images(rows, manner)
-    same = [(one.shape, hash(one.tobytes())) for one in pixels]
-    if rows.splits and not len(rows.splits["valid"]):
-        rows = replace(rows, splits=rows.splits | record.with_validation(rows.splits["train"], fold, same))
-
-    def fit_pixels(fitted: Fitted, splits: Splits) -> Fitted:
-        values = pixels[splits["train"].numpy()]
-        mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
-        target = replace(fitted.target, why="a folder for each")
-        return replace(fitted, targets=(target,), columns=(Encoding("pixels", "number", mean, mean, deviation),))
-
-    fitted, splits, changes = settle(rows, like, "class", fold, same, fit=fit_pixels)
-    (scale,), labels = fitted.columns, fitted.target.values(rows.targets[0])
-    images = Images(torch.from_numpy(pixels), labels, fitted.target.classes, scale.shift, scale.deviation, splits)
-    task = OwnImages(rows, images, fitted, manner)
-    task.changes = changes
-    return task
+    files = ImageFiles(Asked("images"), size, colour, patch, shift, fold)
+    return files.settle(folder, like, "class", fold)
 
 
-def find_images(place: Path, labelled: bool = True) -> Rows:
+def find_images(place: Path, labelled: bool = True) -> Examples:
     """The pictures of a folder, with their classes and, where its folders say so, their parts."""
     if not place.is_dir():
         raise DataError(f"{place}: no such folder: expected a folder of pictures for each class")
@@ -193,32 +218,9 @@ def find_images(place: Path, labelled: bool = True) -> Rows:
         split_of = [parts[number] for number in chosen]
         splits = {split: torch.tensor([n for n, one in enumerate(split_of) if one == split]).long() for split in SPLITS}
     notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
-    where = [str(path) for path in files]
-    return Rows(
-        place, tuple(files), "images", names, ("class",) * labelled, labels, {}, {}, splits, where, tuple(notes)
+    return Examples(
+        place, tuple(files), "images", len(files), names, ("class",) * labelled, labels, splits, notes=tuple(notes)
     )
-
-
-def read_images(rows: Rows, manner: Manner, shape: tuple[int, int] | None = None) -> Pixels:
-    """The pixels of all images, which must be of one size: all that cannot be read are one DataError."""
-    made: list[Pixels] = []
-    found, sizes, total = Problems(), Counter[tuple[int, int]](), 0
-    for path in rows.files:
-        try:
-            one = read_picture(path, manner.colour, manner.size)
-        except DataError as error:
-            found.add(str(error))
-            continue
-        total += one.nbytes
-        if total > MAX_VALUES:
-            raise DataError(f"{rows.place}: its images are more than {MAX_VALUES:,} bytes of pixels: give --task.size")
-        sizes[one.shape[:2]] += 1
-        made.append(one)
-    if len(sizes) > 1 or (shape and sizes and {*sizes} != {shape}):
-        found.add(f"{rows.place}: {_sizes(sizes, shape)}")
-    if problems := found.sentences():
-        raise DataError(*problems)
-    return np.stack(made)
 
 
 def _sizes(sizes: Counter[tuple[int, int]], shape: tuple[int, int] | None) -> str:

@@ -5,28 +5,25 @@ from typing import Literal
 
 import torch
 
+from edgewise.data import record
+from edgewise.data.examples import Asked
+from edgewise.data.graph import OneGraph, in_words, read_graph, times_of_edges, times_of_links
+from edgewise.data.record import Fitted, names_in, read_cut, strange_levels, write_cut
 from edgewise.data.splits import SPLITS, by_time
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
-from edgewise.tasks.links.kept import read_cut, write_cut
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
-from edgewise.tasks.nodes.own.data import fit_to, inputs_of, read_folder, strange_levels, width_of
-from edgewise.tasks.nodes.own.given import Given
-from edgewise.tasks.nodes.own.tables import Reading
-from edgewise.tasks.nodes.own.times import in_words, times_of_edges, times_of_links
-from edgewise.tasks.own import record
-from edgewise.tasks.own.fitting import names_in
-from edgewise.tasks.own.record import Fitted
+from edgewise.tasks.own.nodes import columns_in, fit_to, inputs_of, named_nodes, width_of
 
 
 class OwnLinks(LinkPrediction):
     """The links of one's own graph, whose nodes are known by their own names; a run keeps its cut and its scales."""
 
-    kept = (record.SPLIT, record.DATA)
+    kept = record.FILES
     private = kept
-    given: Given
+    given: OneGraph
     fitted: Fitted
 
     def keep(self, run: Path) -> None:
@@ -39,12 +36,11 @@ class OwnLinks(LinkPrediction):
         """One or two nodes by name, or where they have none by row."""
         if self.given.names is None:
             return super()._parse(request)
-        number_of = self.given.number_of
-        names = [request.strip()] if request.strip() in number_of else [name.strip() for name in request.split(",")]
-        if len(names) > 2 or any(name not in number_of for name in names):
+        found = named_nodes(self.given, request)
+        if len(found) > 2 or None in found:
             first = ", ".join(map(repr, self.given.names[:3]))
             raise DataError(f"no nodes {request[:80]!r} in {self.name}: give one or two of its nodes {first}, ...")
-        return [number_of[name] for name in names]
+        return found
 
 
 def link_folder(
@@ -86,9 +82,8 @@ def link_folder(
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
     run, fitted = Path(like).expanduser(), record.read(Path(like).expanduser()) if like else None
-    how = Reading(frozenset(names_in(ignore)), id, (), names_in(ends), labelled=False)
-    how = how.like(fitted) if fitted else how
-    given = read_folder(Path(folder).expanduser(), how)
+    asked = Asked("nodes", id=id, ignore=frozenset(names_in(ignore)), labelled=False, ends=names_in(ends))
+    given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
     given, when = times_of_edges(given, time) if time and not like else (given, None)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
@@ -113,13 +108,9 @@ def link_folder(
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
         fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=given.found)
-    changes += strange_levels(given, fitted) if like else ()
+    changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
     x, _ = inputs_of(given, fitted)
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
-    task.given, task.fitted, task.changes, task.summary = (
-        given,
-        fitted,
-        tuple(changes),
-        (task.describe(), *given.notes, *notes),
-    )
+    task.given, task.fitted, task.changes = given, fitted, tuple(changes)
+    task.summary = (task.describe(), *given.notes, *notes)
     return task

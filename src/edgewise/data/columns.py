@@ -1,0 +1,350 @@
+"""Columns of a table: what each holds is read off its cells, fitted to the rows that train, and applied to all."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+
+from edgewise.data.dialect import CODE, LARGEST, MISSING, numbers_of
+from edgewise.data.table import SHOWN, Called, Table, wrong
+from edgewise.errors import DataError
+
+TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
+BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
+LISTED = 100  # columns that have a line of their own
+MAX_LEVELS = 100  # of a category, each of which is a feature
+ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
+EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
+SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
+DAY = 86400.0  # seconds
+
+NODES = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
+ENDS = (  # what the ends of an edge are called, the sender first
+    ("sender", "receiver"),
+    ("source", "target"),
+    ("from", "to"),
+    ("src", "dst"),
+    ("source_id", "target_id"),
+    ("from_id", "to_id"),
+    ("u", "v"),
+    ("node1", "node2"),
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Kind = Literal["number", "boolean", "date", "category"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    Symbols     at = what a row is called in a message
+    Shapes      values [N]: numbers, of dates days since 1970, or of a category the level's place, -1 where there is
+                none; present [N]: the cells that hold a value
+    """
+
+    name: str
+    kind: Kind
+    values: Array
+    present: np.ndarray[Any, np.dtype[np.bool_]]
+    levels: tuple[str, ...] = ()
+    at: Callable[[int], str] = field(default="row {}".format, repr=False, compare=False)
+
+    def taken(self, rows: Array) -> Self:
+        """Some of its rows, in that order."""
+        if len(rows) == len(self.values) and bool((rows[:-1] < rows[1:]).all()):
+            return self
+        return replace(self, values=self.values[rows], present=self.present[rows], at=partial(_nth, self.at, rows))
+
+    def __str__(self) -> str:
+        missing = int((~self.present).sum())
+        gaps = f", missing in {missing:,} rows" if missing else ""
+        levels = f" of {len(self.levels)}" if self.levels else ""
+        return f"{self.name} (a {self.kind}{levels}{gaps})"
+
+
+def in_lines(columns: Sequence[Column], prefix: str = "") -> list[str]:
+    """How columns were read, a line for each; of more than `LISTED` how many there are beside the first ones."""
+    more = [f"{prefix}and {len(columns) - LISTED:,} more columns, which are read too"] if len(columns) > LISTED else []
+    return [*(f"{prefix}{column}" for column in columns[:LISTED]), *more]
+
+
+def read_columns(
+    table: Table, names: Sequence[str], known: Mapping[str, Kind] | None = None
+) -> tuple[list[Column], list[str]]:
+    """What some columns of a table hold: numbers, truth values, dates or categories; and what is wrong with others.
+
+    Symbols     known = the kinds of columns that are not guessed, since they were read before
+    Edge cases  `MISSING` lists the cells that hold no value. A column of which at least half of the values are numbers
+                is one of numbers, so that other cells of it are wrong, and so with dates; texts are categories where
+                they repeat; numbers with zeros before them, as 007, are texts
+    """
+    found, problems = list[Column](), list[tuple[str, ...]]()
+    at = partial(_row, replace(table, columns={}))  # without the columns, which need not stay in memory
+    for name in names:
+        try:
+            found.append(replace(_column(table, name, (known or {}).get(name)), at=at))
+        except DataError as error:
+            problems.append(error.args)
+    more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
+    return found, [*(line for lines in problems[:SHOWN] for line in lines), *more]
+
+
+def _row(table: Table, number: int) -> str:
+    return table.at(number)
+
+
+def _nth(at: Callable[[int], str], rows: Array, number: int) -> str:
+    return at(int(rows[number]))
+
+
+def _column(table: Table, name: str, known: Kind | None) -> Column:
+    values = table.values(name) if known in (None, "number", "boolean") else np.empty(0)
+    if known in (None, "number", "boolean") and not _is_mixed(table, name, values):
+        return _numbers(table, name, values, ~np.isnan(values), known)
+    levels, place = table.levels(name)
+    here = [level for level in levels if level.lower() not in MISSING]
+    number_of = {level: number for number, level in enumerate(here)}
+    codes = np.array([*(number_of.get(level, -1) for level in levels), -1], dtype=np.int32)[place]
+    present = codes >= 0
+    if not here and known is None:
+        raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
+    kind = known or _guess(here, codes[present], name in table.commas)
+    if kind == "category":
+        count = int(present.sum())
+        if known is None and (len(here) > MAX_LEVELS or len(here) > max(2, count // 2)):
+            what = f"{len(here):,} different texts in {count:,} rows"
+            right = f"numbers, truth values, dates, or texts that repeat, at most {MAX_LEVELS}, are features"
+            raise DataError(f"{table.path}: {name} holds {what}: {right}; give --task.ignore {name}")
+        return Column(name, kind, codes, present, tuple(here))
+    if kind == "number":
+        return _numbers(table, name, np.append(numbers_of(here, name in table.commas), np.nan)[codes], present, kind)
+    if kind == "boolean":
+        numbers = zip(here, _truth(numbers_of(here, name in table.commas)).tolist(), strict=True)
+        of_levels = [BOOLEAN.get(level.lower(), number) for level, number in numbers]
+        what = "a truth value such as yes or no"
+    else:
+        of_levels, what = dates_of(here, f"{table.path}: {name}"), "a date such as 2024-12-31"
+    values = np.array([*of_levels, np.nan])[codes]
+    _check(table, name, values, present, what)
+    return Column(name, kind, np.where(present, values, 0.0), present)
+
+
+def _is_mixed(table: Table, name: str, values: Array) -> bool:
+    """Whether a column of texts holds a code such as 007, or cells with a value that are no numbers."""
+    column = table.columns[name]
+    if column.dtype.is_numeric():
+        return False
+    texts = column.str.strip_chars().fill_null("")
+    others = texts.filter(~(np.abs(values) <= LARGEST)).str.to_lowercase().unique().to_list()
+    return bool({*others} - MISSING) or bool(texts.str.contains(f"^{CODE.pattern}$".replace(r"\d", "[0-9]")).any())
+
+
+def _guess(levels: Sequence[str], codes: Array, comma: bool) -> Kind:
+    """What most of the cells are, by the levels that they hold."""
+    often = np.bincount(codes, minlength=len(levels))
+    half = int(often.sum()) / 2
+    if any(map(CODE.fullmatch, levels)):
+        return "category"
+    if often[~np.isnan(numbers_of(levels, comma))].sum() >= half:
+        return "number"
+    words = {level.lower() for level in levels}
+    whole = all(words.isdisjoint(pair) or words.issuperset(pair) for pair in TRUTHS)  # N and F are two letters, no pair
+    if words <= {*BOOLEAN} and (whole or len(words) == 1):
+        return "boolean"
+    dated = [bool(ISO.fullmatch(one) or EUROPEAN.fullmatch(one) or SLASHED.fullmatch(one)) for one in levels]
+    return "date" if often[np.array(dated)].sum() >= half else "category"
+
+
+def _numbers(table: Table, name: str, values: Array, present: Any, known: Kind | None) -> Column:
+    if known is None and not present.any():
+        raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
+    _check(table, name, values, present, "a finite number")
+    if known == "boolean":
+        _check(table, name, _truth(values), present, "a truth value")
+    two = (
+        known is None
+        and bool(((values == 0) | (values == 1) | ~present).all())
+        and len(np.unique(values[present])) == 2
+    )
+    return Column(name, known or ("boolean" if two else "number"), np.where(present, values, 0.0), present)
+
+
+def _truth(values: Array) -> Array:
+    """Numbers as truth values, NaN for all but 0 and 1."""
+    return np.where((values == 0) | (values == 1), values, np.nan)
+
+
+def _check(table: Table, name: str, values: Array, present: Any, what: str) -> None:
+    """Name the first cells that are not what they should be, and how many there are."""
+    rows = np.flatnonzero(present & ~(np.abs(values) <= LARGEST)).tolist()
+    if rows:
+        cells = [(row, str(table.columns[name][row]).strip()[:40]) for row in rows[:SHOWN]]
+        lines = [f"{table.at(row)}: {name} is {cell!r}, {wrong(values[row], what)}" for row, cell in cells]
+        more = [f"and {len(rows) - SHOWN:,} more cells of {name}"] if len(rows) > SHOWN else []
+        raise DataError(*lines, *more)
+
+
+def dates_of(texts: Sequence[str], where: str) -> list[float]:
+    """Days since 1970 of dates and times, NaN for what is none.
+
+    Errors      DataError where a date may be day or month first: 3/4/2024, unless another one of them decides it
+    """
+    slashed = [match for match in map(SLASHED.fullmatch, texts) if match]
+    day_first = any(int(match[1]) > 12 for match in slashed)
+    if slashed and day_first == any(int(match[2]) > 12 for match in slashed):
+        shown = slashed[0][0]
+        raise DataError(f"{where} is {shown!r}: is the day first, or the month? Write dates as 2024-12-31")
+    return [_day(text, day_first) for text in texts]
+
+
+def _day(text: str, day_first: bool) -> float:
+    try:
+        if match := ISO.fullmatch(text):
+            when = datetime.fromisoformat(
+                f"{match[1]}-{match[2]:0>2}-{match[3]:0>2}{match[4] or ''}".replace(" UTC", "+00:00")
+            )
+        elif match := EUROPEAN.fullmatch(text):
+            when = datetime(int(match[3]), int(match[2]), int(match[1]))
+        elif match := SLASHED.fullmatch(text):
+            month, day = (2, 1) if day_first else (1, 2)
+            when = datetime(int(match[3]), int(match[month]), int(match[day]))
+        else:
+            return float("nan")
+    except ValueError:
+        return float("nan")
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / DAY
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a column becomes features.
+
+    Equation    of a number x: (x - shift) / deviation; of a truth value 0 or 1; of a category a feature for each of its
+                `levels`, 1 for the cell's own
+    Symbols     fill = what stands for a number or truth value that is missing; flagged = whether a further feature says
+                that it was: where a row that trains lacks one; levels = those that a row that trains has
+    Edge cases  a category that is missing or is none of the levels has zeros alone
+    """
+
+    name: str
+    kind: Kind
+    fill: float = 0.0
+    shift: float = 0.0
+    deviation: float = 1.0
+    flagged: bool = False
+    levels: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, column: Column, rows: Any, scale: bool) -> Self:
+        """The encoding of a column by its cells in some rows, those that train.
+
+        Symbols     scale: numbers have mean 0 and deviation 1 in these rows; those that are all the same are 0
+        """
+        known = column.values[rows][column.present[rows]]
+        if column.kind == "category":
+            return cls(column.name, column.kind, levels=tuple(column.levels[level] for level in np.unique(known)))
+        mean, spread = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
+        flagged = not bool(column.present[rows].all())
+        if not scale or column.kind == "boolean":
+            return cls(column.name, column.kind, mean, flagged=flagged)
+        deviation = spread if spread > 1e-12 * abs(mean) else 1.0  # equal numbers: an error of rounding
+        return cls(column.name, column.kind, mean, mean, deviation, flagged)
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        return len(self.levels) if self.kind == "category" else 1 + self.flagged
+
+    def apply(self, column: Column) -> Array:
+        """The features of all rows of a column of this kind, [N, width].
+
+        Errors      DataError for a number so far from those that were fitted that no float32 holds it
+        """
+        if self.kind == "category":
+            place = {level: number for number, level in enumerate(self.levels)}
+            own = np.array([*(place.get(level, -1) for level in column.levels), -1])[column.values]
+            ones, rows = np.zeros((len(own), len(self.levels))), np.flatnonzero(own >= 0)
+            ones[rows, own[rows]] = 1.0
+            return ones
+        given = np.where(column.present, column.values, self.fill)
+        with np.errstate(over="ignore"):
+            values = (given - self.shift) / self.deviation
+        if len(far := np.flatnonzero(np.abs(values) > LARGEST)):
+            cell = f"{column.at(int(far[0]))}: {self.name} is {given[far[0]]:.4g}"
+            usual = f"{self.shift:.4g} ± {self.deviation:.4g}"
+            raise DataError(f"{cell}, too far from the {usual} of the rows that train")
+        return np.stack([values, ~column.present] if self.flagged else [values], axis=1)
+
+    def unknown(self, column: Column) -> list[str]:
+        """The levels of a column that this encoding has no feature for."""
+        return sorted({*column.levels} - {*self.levels}) if self.kind == "category" else []
+
+    def filled(self, column: Column) -> int:
+        """How many cells without a value no feature tells from those that have the mean."""
+        return 0 if self.flagged or self.kind == "category" else int((~column.present).sum())
+
+
+def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ...]:
+    """The encodings of some columns, by the rows that train.
+
+    Errors      DataError where no row that trains has a category, and there is nothing else
+    """
+    fitted = tuple(Encoding.fit(column, rows, scale) for column in columns)
+    if columns and not width(fitted):
+        names = ",".join(column.name for column in columns)
+        raise DataError(f"no row that trains has a value of {names}: nothing can be learned of them; ignore them")
+    return fitted
+
+
+def width(encodings: Sequence[Encoding]) -> int:
+    """How many features there are."""
+    return sum(one.width for one in encodings)
+
+
+def features(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Array:
+    """All columns side by side, [N, C], each by its own encoding."""
+    return np.concatenate([one.apply(column) for one, column in zip(encodings, columns, strict=True)], axis=1)
+
+
+def to_plain(encodings: Sequence[Encoding]) -> list[dict[str, Any]]:
+    """Encodings as JSON holds them."""
+    return [{name: value for name, value in asdict(one).items() if value != ()} for one in encodings]
+
+
+def from_plain(content: Sequence[Mapping[str, Any]]) -> tuple[Encoding, ...]:
+    """The encodings that `to_plain` wrote; whatever is none of them is a DataError."""
+    try:
+        return tuple(_checked(Encoding(**{**one, "levels": tuple(one.get("levels", ()))})) for one in content)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"these are no encodings of columns: {error}") from error
+
+
+def _checked(one: Encoding) -> Encoding:
+    numbers = one.fill, one.shift, one.deviation
+    texts = all(isinstance(text, str) for text in (one.name, *one.levels)) and len({*one.levels}) == len(one.levels)
+    if one.kind not in get_args(Kind) or not texts or not all(isfinite(number) for number in numbers):
+        raise ValueError(f"the column {one.name!r}")
+    return one
+
+
+def ends_called(path: Path, names: Sequence[str], chosen: Sequence[str], option: str) -> list[str]:
+    """The columns of a table of edges that are called senders and receivers, or those that are chosen; else none.
+
+    Symbols     names = all columns; option = that of the command line by which they are chosen
+    Errors      DataError: several pairs are called so, or those that are chosen are not there
+    """
+    lower = Called(path, names)
+    pairs = [pair for pair in ENDS if {*pair} <= {*lower}]
+    if not chosen and len(pairs) > 1:
+        expected = "; ".join(" and ".join(pair) for pair in pairs)
+        raise DataError(f"{path}: its columns are {', '.join(names)}; expected one of {expected}: give {option}")
+    if chosen and (len(chosen) != 2 or not {*chosen} <= {*names}):
+        raise DataError(f"{path}: its columns are {', '.join(names)}; expected {' and '.join(chosen)}")
+    return list(chosen) or [lower[end] for end in (pairs[0] if pairs else ())]

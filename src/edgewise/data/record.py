@@ -1,0 +1,455 @@
+"""What a run keeps of the data that it trains on: each example's part by its name, and all that was fitted to them."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgewise.data.columns import Column, Encoding, from_plain, to_plain
+from edgewise.data.dialect import LARGEST, UNKNOWN, numbers_of
+from edgewise.data.examples import Asked, Examples, Kinds
+from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
+from edgewise.data.table import SHOWN, lines_of
+from edgewise.data.target import Target, Wanted, scale_of, target_of
+from edgewise.errors import DataError, counted
+from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
+from edgewise.graphs import Graph
+from edgewise.graphs.make.links import LinkCut, links_of
+
+SPLIT, DATA = "split.csv", "data.json"
+FILES = SPLIT, DATA
+MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
+OF_FILE = 108  # bytes that data.json has of a file at least, beside its name
+LISTED = 5  # examples or levels in a sentence
+SHARES = (0.6, 0.8)  # where training and validation end
+MIXED = 0.5  # of the labels: where so many are numbers, with fractions, the others are mistakes
+PARTS = ("train", "valid", "valid_none", "test", "test_none")  # of links, as a `LinkCut` calls them
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted to the data that trained a run: it is applied as it is to all later ones.
+
+    Args:
+        targets: What the labels are, of each target.
+        columns: The encodings of the columns of nodes or examples; of an array there are none.
+        edges: Those of the edges' columns.
+        widths: The number of features of nodes and of edges.
+        scales: Of each target the mean and the deviation of the values that train; 0 and 1 for classes.
+        names: The columns that were found, by their meaning, such as that which names the nodes.
+    """
+
+    targets: tuple[Target, ...]
+    columns: tuple[Encoding, ...] = ()
+    edges: tuple[Encoding, ...] = ()
+    widths: tuple[int, int] = (0, 0)
+    scales: tuple[tuple[float, float], ...] = ()
+    names: Mapping[str, str] | None = None
+
+    @property
+    def target(self) -> Target:
+        """The first target."""
+        return self.targets[0]
+
+    @property
+    def kinds(self) -> tuple[Kinds, Kinds]:
+        """The kinds of the columns of nodes and of edges, by name."""
+        return {one.name: one.kind for one in self.columns}, {one.name: one.kind for one in self.edges}
+
+    def asked(self, asked: Asked) -> Asked:
+        """What is wanted of tables that are read as those that trained."""
+        return replace(asked, known=self.kinds, found=self.names or {})
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        targets = [
+            target.to_plain()
+            | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
+            for target, scale in zip(self.targets, self.scales, strict=True)
+        ]
+        columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
+        names = {} if self.names is None else {"names": dict(self.names)}
+        return {"targets": targets, **columns, "features": list(self.widths), **names}
+
+    @classmethod
+    def from_plain(cls, content: dict[str, Any]) -> Self:
+        """What `to_plain` wrote."""
+        targets = content["targets"]
+        scales = tuple((float(one.get("mean", 0.0)), float(one.get("deviation", 1.0))) for one in targets)
+        if not all(isfinite(number) for scale in scales for number in scale):
+            raise ValueError("the targets")
+        made = tuple(Target.from_plain(one) for one in targets)
+        nodes, edges = map(int, content["features"])
+        names = {str(name): str(column) for name, column in content["names"].items()} if "names" in content else None
+        columns, others = from_plain(content["columns"]), from_plain(content["edge_columns"])
+        return cls(made, columns, others, (nodes, edges), scales, names)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Examples with what was fitted to them, their parts, and what is to be said of them.
+
+    Symbols     changes = what has changed since a run kept them, or which classes no example teaches, in sentences
+    """
+
+    given: Examples
+    fitted: Fitted
+    splits: Splits
+    changes: tuple[str, ...] = ()
+
+    def keep(self, run: Path) -> None:
+        """Write what the run keeps of them."""
+        rows = ((self.given.name(row), split) for split in SPLITS for row in self.splits[split].tolist())
+        write(run, self.given, self.fitted, (self.given.unit[:-1], "part"), rows)
+
+
+def settle(
+    given: Examples,
+    like: str,
+    wanted: Wanted,
+    fold: int,
+    same: Sequence[object] | None = None,
+    times: Tensor | None = None,
+    fit: Callable[[Fitted, Splits], Fitted] = lambda fitted, splits: fitted,
+) -> Settled:
+    """The targets, the parts and the scales of examples: fitted anew, or as a run has kept them.
+
+    Symbols     like = that run's folder, or empty; wanted = what labels are; fold = seed of the random cut; same = what
+                must not be in two parts; times = when each example is: the earliest train, the latest test; fit = adds
+                what else is fitted to the examples that train
+    Errors      DataError for labels that may be either, for parts that are empty, and for a target that is the same in
+                all examples or unknown in all that train; for times of examples whose files name the parts
+    """
+    if like:
+        run = Path(like).expanduser()
+        fitted = read(run)
+        splits, changes = parts(run, given, fitted)
+    else:
+        targets = targets_of(given, wanted)
+        if times is not None and given.splits:
+            advice = "give --task.ignore split, or leave out --task.time"
+            raise DataError(f"{given.place}: the parts are named by a column, and cut by --task.time: {advice}")
+        splits = given.splits or cut(known(targets, given), fold, same, times)
+        changes = untaught(targets, given, splits["train"])
+        fitted = fit(Fitted(targets, scales=_scales(targets, given, splits["train"])), splits)
+    _check(given, fitted.targets, splits)
+    return Settled(given, fitted, splits, tuple(changes))
+
+
+def targets_of(given: Examples, wanted: Wanted) -> tuple[Target, ...]:
+    """What each target's labels are; all that are doubtful are one DataError."""
+    made, problems = [], []
+    for name, labels in zip(given.called, given.targets, strict=True):
+        where = f"{given.files[0]}: {name}"
+        try:
+            if isinstance(labels, list) and wanted != "class":
+                problems += _mixed(where, labels)
+            made.append(target_of(labels, wanted, where, given.unit, name))
+        except DataError as error:
+            problems.append(str(error))
+    if problems:
+        raise DataError(*problems)
+    return tuple(made)
+
+
+def _mixed(where: str, labels: Sequence[str]) -> list[str]:
+    """The labels that are no numbers, in a column of which most are numbers with fractions."""
+    present = [label for label in labels if label.strip().lower() not in UNKNOWN]
+    values = numbers_of(present)
+    finite = np.abs(values) <= LARGEST
+    numbers = values[finite]
+    fractions = bool((numbers != numbers.round()).any())
+    if len(numbers) == len(present) or len(numbers) < MIXED * len(present) or not fractions:
+        return []
+    wrong = list(dict.fromkeys(label for label, number in zip(present, finite, strict=True) if not number))
+    shown = listed([repr(label[:40]) for label in wrong], SHOWN)
+    return [f"{where} holds numbers with fractions, and {shown}: empty such cells, or give --task.target class"]
+
+
+def untaught(targets: Sequence[Target], given: Examples, train: Tensor) -> list[str]:
+    """The classes that none of the examples that train is of, in a line for each target.
+
+    Errors      DataError for a target that has one class, or that is unknown in all examples that train
+    """
+    said, unit = [], given.unit[:-1]
+    for target, labels in zip(targets, given.targets, strict=True):
+        if len(target.classes) == 1:
+            only = target.classes[0][:40]
+            raise DataError(f"{given.place}: {target.name}: all labels are {only!r}: one class leaves nothing to learn")
+        there = target.known(labels)[train]
+        if len(train) and not bool(there.any()):
+            raise DataError(f"{given.place}: {target.name}: no {unit} that trains has a label")
+        taught = target.values(labels)[train][there].unique().tolist() if target.kind == "class" else []
+        lacking = [name for number, name in enumerate(target.classes) if number not in taught]
+        if lacking and len(train):
+            said.append(f"{target.name}: no {unit} that trains is of the class {listed(lacking, SHOWN)}")
+    return said
+
+
+def known(targets: Sequence[Target], given: Examples) -> Tensor:
+    """Which examples have at least one label, [N]."""
+    each = [target.known(labels) for target, labels in zip(targets, given.targets, strict=True)]
+    return torch.stack(each).any(0) if each else torch.ones(len(given), dtype=torch.bool)
+
+
+def cut(have: Tensor, fold: int, same: Sequence[object] | None = None, times: Tensor | None = None) -> Splits:
+    """The examples that have a label, [N] of truth, cut at random; those that are the `same` are in one part.
+
+    Symbols     times = when each is, [N]: the earliest train, the latest test
+    """
+    rows = have.nonzero()[:, 0]
+    if times is not None:
+        return {split: rows[chosen] for split, chosen in by_time(times[rows], SHARES).items()}
+    if same is None:
+        return {split: rows[chosen] for split, chosen in shuffled(len(rows), fold, SHARES).items()}
+    groups = _groups(rows, same)
+    return {split: _rows_of(groups, chosen) for split, chosen in shuffled(len(groups), fold, SHARES).items()}
+
+
+def with_validation(train: Tensor, fold: int, same: Sequence[object]) -> Splits:
+    """Of the examples that train a fifth at random for validation; those that are the `same` are in one part."""
+    groups = _groups(train, same)
+    order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(fold))
+    fifth = len(order) // 5
+    return {"train": _rows_of(groups, order[fifth:]), "valid": _rows_of(groups, order[:fifth])}
+
+
+def _groups(rows: Tensor, same: Sequence[object]) -> list[list[int]]:
+    groups: dict[object, list[int]] = {}
+    for row in rows.tolist():
+        groups.setdefault(same[row], []).append(row)
+    return list(groups.values())
+
+
+def _rows_of(groups: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
+    return torch.tensor(sorted(row for group in chosen.tolist() for row in groups[group]), dtype=torch.int64)
+
+
+def _scales(targets: Sequence[Target], given: Examples, train: Tensor) -> tuple[tuple[float, float], ...]:
+    """Of each target the mean and the deviation of the values that train; 0 and 1 of classes."""
+    made = []
+    for target, labels in zip(targets, given.targets, strict=True):
+        values = target.values(labels)[train]
+        values = values[~values.isnan()] if target.kind == "number" else values[:0]
+        made.append(scale_of(values) if len(values) else (0.0, 1.0))
+    return tuple(made)
+
+
+def _check(given: Examples, targets: Sequence[Target], splits: Splits) -> None:
+    """Refuse parts that are empty, or that have an example without a label."""
+    have, unit = known(targets, given), given.unit[:-1]
+    for split in SPLITS:
+        rows = splits[split]
+        if len(rows) == 0:
+            every, at = sum(map(len, splits.values())), given.files[0] if len(given.files) == 1 else given.place
+            raise DataError(f"{at}: no {unit} is in the {split} split, of {every:,} in all")
+        if bool((~have[rows]).any()):
+            blank = given.name(int(rows[~have[rows]][0]))
+            raise DataError(f"{given.place}: {unit} {blank} of the {split} split has no label")
+
+
+def labels_in(names: str, like: str) -> tuple[str, ...]:
+    """The columns with targets that are listed, or else those of the run in a folder, if there is one; empty: found."""
+    kept = read(Path(like).expanduser()).targets if like else ()
+    return names_in(names) or tuple(target.name for target in kept)
+
+
+def names_in(names: str) -> tuple[str, ...]:
+    """The names of a list with commas between them, each once.
+
+    >>> names_in("from, to"), names_in("to,to"), names_in("")
+    (('from', 'to'), ('to',), ())
+    """
+    return tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+
+
+def write(run: Path, given: Examples, fitted: Fitted, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write both files into a run folder, the split as rows of these columns: names of examples, and their part.
+
+    Errors      DataError for files that would be longer than those that are read
+    """
+    content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
+    files = {_place(given, file): about(file) for file in given.files}
+    data = json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
+    _check_size(given.place, "files and columns", len(data), MAX_DATA)
+    with whole(run / SPLIT, alone=True) as unfinished:
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([head, *rows])
+        _check_size(given.place, "parts", unfinished.stat().st_size, MAX_BYTES)
+    write_file(run / DATA, data)
+
+
+def check_count(place: Path, names: Sequence[str]) -> None:
+    """Refuse more files, examples each, than a run can keep, before any is read."""
+    size = sum(len(name.encode()) for name in names) + OF_FILE * len(names)
+    _check_size(place, f"{len(names):,} files", size, MAX_DATA)
+
+
+def _check_size(place: Path, what: str, size: int, most: int) -> None:
+    if size > most:
+        raise DataError(f"{place}: what a run keeps of its {what} takes {size:,} bytes, of at most {most:,}")
+
+
+def _place(given: Examples, file: Path) -> str:
+    return spelt(file.relative_to(given.place) if file.is_relative_to(given.place) else file)
+
+
+def about(file: Path) -> dict[str, Any]:
+    """A file's size in bytes, and its sha256."""
+    with file.open("rb") as content:
+        return {"bytes": file.stat().st_size, "sha256": hashlib.file_digest(content, "sha256").hexdigest()}
+
+
+def read(run: Path) -> Fitted:
+    """What a run folder keeps, but for the split."""
+    content = read_json(run / DATA, "what a run keeps of its data", MAX_DATA)
+    with reading(run / DATA, "what a run keeps of its data"):
+        return Fitted.from_plain(content)
+
+
+def changes_of(run: Path, given: Examples) -> list[str]:
+    """What has changed in the files since a run kept what it was trained with, in sentences.
+
+    Errors      DataError: a file that is no such record; data of another unit, or known in another way
+    """
+    content = read_json(run / DATA, "what a run keeps of its data", MAX_DATA)
+    with reading(run / DATA, "what a run keeps of its data"):
+        before = {str(file): (int(one["bytes"]), str(one["sha256"])) for file, one in content["files"].items()}
+        named, unit = bool(content["named"]), str(content["unit"])
+        count = int(content[unit])
+    if unit != given.unit:
+        raise DataError(f"{run}: it was trained on {unit}, not on {given.unit}")
+    now = {_place(given, file): about(file) for file in given.files}
+    changes = [
+        f"{file} has changed since the run was trained ({before[file][0]:,} bytes then, {now[file]['bytes']:,} now)"
+        for file in before
+        if file in now and now[file]["sha256"] != before[file][1]
+    ]
+    changes += [f"{file} was read when the run was trained, and is not now" for file in before if file not in now]
+    changes = [*changes[:LISTED], *([f"so have {len(changes) - LISTED:,} more files"] if len(changes) > LISTED else [])]
+    if new_files := [file for file in now if file not in before]:
+        changes.append(f"not there when the run was trained: {listed(new_files)}")
+    if named != (given.names is not None):
+        raise DataError(f"{given.place}: the run's {unit} were {'known by name' if named else 'rows without a name'}")
+    if not named and len(given) != count:
+        rows = f"{len(given):,} now, {count:,} then"
+        changes.append(f"{unit} are known by their rows, which must not have moved: {rows}")
+    return changes
+
+
+def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]]:
+    """The run's split among the examples that are given now, and what has changed in the data since, in sentences.
+
+    Errors      DataError: as of `changes_of`, for other targets, and for data without an example of a part
+    """
+    changes, unit = changes_of(run, given), given.unit
+    if given.called != (called := tuple(target.name for target in fitted.targets)):
+        was, now = ", ".join(called) or "none", ", ".join(given.called) or "none"
+        raise DataError(f"{given.place}: the run was trained with the targets {was}, not {now}")
+    made, lacking = {split: list[int]() for split in SPLITS}, list[str]()
+    with reading(run / SPLIT, "the split of a run"):
+        for name, part in _kept(run):
+            if name in given.number_of:
+                made[part].append(given.number_of[name])  # type: ignore[index]
+            else:
+                lacking.append(name)
+    splits: dict[Split, Tensor] = {split: torch.tensor(rows, dtype=torch.int64) for split, rows in made.items()}
+    if not changes:
+        return splits, []
+    if lacking:
+        changes.append(f"no longer there, of the run's split: {listed(lacking)}")
+    have, inside = known(fitted.targets, given), np.zeros(len(given), dtype=bool)
+    for split, rows in splits.items():
+        inside[rows.numpy()] = True
+        if blank := [given.name(row) for row in rows[~have[rows]].tolist()]:
+            changes.append(f"without a label now, of the {split} split: {listed(blank)}")
+            splits[split] = rows[have[rows]]
+    if new := int((have.numpy() & ~inside).sum()):
+        changes.append(f"{unit} with a label in no part of the run's split, by which nothing is measured: {new:,}")
+    for target, labels in zip(fitted.targets, given.targets, strict=True):
+        if strange := target.strangers(labels):
+            changes.append(f"{unit} with other labels than the run's count as unlabelled: {listed(strange)}")
+    return splits, changes
+
+
+def _kept(run: Path) -> Iterator[list[str]]:
+    """The rows of the split that `write` wrote, without their head."""
+    rows = csv.reader(lines_of(run / SPLIT, read_bytes(run / SPLIT, MAX_BYTES)), strict=True)
+    next(rows)
+    yield from rows
+
+
+def write_cut(run: Path, given: Examples, cut: LinkCut, fitted: Fitted) -> None:
+    """Write the parts of links, and the pairs without a link, by the names of their nodes; and the rest as `write`."""
+    rows = ((part, pair) for part in PARTS for pair in getattr(cut, part).T.tolist())
+    named = ((given.name(i), given.name(j), part) for part, (i, j) in rows)
+    write(run, given, fitted, ("node", "node", "part"), named)
+
+
+def read_cut(run: Path, given: Examples, graph: Graph) -> tuple[LinkCut, list[str]]:
+    """The run's cut among the links that there are now, and what has changed in the data since, in sentences.
+
+    Symbols     graph = all links of today
+    Errors      DataError: files that are no such record, or no link of a part that is still there
+    Edge cases  a link that is no longer there leaves its part, a pair that has become linked too; new links are in no
+                part, and in no graph that the model reads
+    """
+    changes, rows_of, nodes = changes_of(run, given), given.number_of, len(given)
+    ends: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
+    lacking: set[str] = set()
+    with reading(run / SPLIT, "the cut of a run's links"):
+        for i, j, part in _kept(run):
+            if i in rows_of and j in rows_of:
+                ends[part].append((rows_of[i], rows_of[j]))
+            else:
+                lacking.update({i, j} - rows_of.keys())
+    if lacking:
+        changes.append(f"no longer there, of the run's split: {listed(sorted(lacking))}")
+    pairs = {part: torch.tensor(some, dtype=torch.int64).reshape(-1, 2).sort(1).values.T for part, some in ends.items()}
+    if changes:
+        now = _codes(links_of(graph), nodes)
+        for part, those in pairs.items():
+            linked = torch.isin(_codes(those, nodes), now)
+            pairs[part] = those[:, ~linked if part.endswith("_none") else linked]
+            if gone := those.shape[1] - pairs[part].shape[1]:
+                what, now_are = ("pair", "linked now") if part.endswith("_none") else ("link", "no longer there")
+                changes.append(f"left out of {part.removesuffix('_none')}: {counted(gone, what)}, {now_are}")
+        own = torch.cat([_codes(pairs[part], nodes) for part in ("train", "valid", "test")])
+        if new := int((~torch.isin(now, own)).sum()):
+            changes.append(f"{counted(new, 'link')} in no part of the run's split, read by no model")
+    for part in PARTS:
+        if not pairs[part].shape[1]:
+            what = "pairs without a link" if part.endswith("_none") else "links"
+            split = part.removesuffix("_none")
+            raise DataError(f"{given.place}: of the {what} of {run}, none of the {split} split is there")
+    train = pairs["train"]
+    seen = Graph.from_edge_index(torch.cat([train, train.flip(0)], 1), nodes)
+    return LinkCut(seen, *(pairs[part] for part in PARTS)), changes
+
+
+def _codes(pairs: Tensor, nodes: int) -> Tensor:
+    """A number for each pair of a low and a high one."""
+    return pairs[0] * nodes + pairs[1]
+
+
+def strange_levels(columns: Sequence[Column], encodings: Sequence[Encoding]) -> Iterator[str]:
+    """In sentences, the categories that training never saw, and the gaps where it saw none."""
+    for one, column in zip(encodings, columns, strict=True):
+        if gaps := one.filled(column):
+            yield f"{column.name}: missing in {gaps:,} rows, but in none that the model was trained on: its mean is set"
+        if unknown := one.unknown(column):
+            yield f"{column.name}: {listed(unknown)} did not occur when the model was trained: no level is set"
+
+
+def listed(names: Sequence[str], most: int = LISTED) -> str:
+    """Some names, the first ones in full."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(one[:42] for one in names[:most]) + more

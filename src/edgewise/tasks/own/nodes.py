@@ -1,0 +1,309 @@
+"""The nodes of one's own graph: their class, a value, or several of both, from CSV, Parquet or .npz files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgewise.data import record
+from edgewise.data.columns import Array, Column, Encoding, features, fit, width
+from edgewise.data.edges import graph_of
+from edgewise.data.examples import Asked
+from edgewise.data.graph import OneGraph, in_words, read_graph, read_npz, times_of_nodes
+from edgewise.data.record import Fitted, Settled, names_in, settle, strange_levels
+from edgewise.data.splits import SPLITS, Splits
+from edgewise.errors import DataError
+from edgewise.files import folder_name
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes
+from edgewise.tasks.nodes.regression import NodeRegression, fifths
+from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
+from edgewise.tasks.own.several import Gapped, Several, SeveralTargets
+
+LISTED = 20  # columns that a report lists
+ROWS = 4096  # of a table of predictions that are lists of Python at once
+
+
+class OwnNodes(SampledNodes):
+    """The nodes of one's own graph, known by their own names; a run keeps their parts and what was fitted to them."""
+
+    kept = record.FILES
+    private = kept
+    own: Settled
+    given: OneGraph
+    fitted: Fitted
+    undirected: bool
+    asked: Asked
+
+    def keep(self, run: Path) -> None:
+        self.own.keep(run)
+
+    def preprocessing(self) -> dict[str, Any]:
+        made = self.fitted.to_plain()
+        return super().preprocessing() | {name: made[name] for name in ("columns", "edge_columns")}
+
+    def shown(self, node: int) -> int | str:
+        return node if self.given.names is None else self.given.names[node]
+
+    def elsewhere(self, place: Path) -> OwnNodes:
+        asked = self.fitted.asked(replace(self.asked, labelled=False))
+        arrays = place.suffix.lower() == ".npz"
+        given = read_npz(place, asked) if arrays else read_graph(place if place.is_dir() else place.parent, asked)
+        none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
+        left = tuple(note for note in given.notes if note.startswith("not"))
+        own = Settled(given.described(given.edges), self.fitted, none, left)
+        return task_of(own, self.undirected, self.asked)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """What the model says of one node, in a graph whose nodes have their names."""
+        return replace(super().subject(model, pattern, request), names=self.given.names or ())
+
+    @torch.no_grad()
+    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+        """Each node's name, with its class and the probabilities of all, or with its value."""
+        batch = self.batch("test", pattern).to(device)
+        for start, part in enumerate(model.eval()(*batch.inputs).cpu().double().split(ROWS)):
+            for node, made in enumerate(self._table(part), start * ROWS):
+                yield {"node": self.shown(node)} | made
+
+    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
+        p = self.objective.probabilities(outputs)
+        for likeliest, row in zip(p.argmax(-1).tolist(), p.tolist(), strict=True):
+            yield {"class": self.classes[likeliest], "probabilities": dict(zip(self.classes, row, strict=True))}
+
+    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
+        """The same task, which knows where its data come from."""
+        assert isinstance(own.given, OneGraph)
+        self.own, self.given, self.fitted, self.undirected, self.asked = own, own.given, own.fitted, undirected, asked
+        self.changes, columns = own.changes, self.given.x if isinstance(self.given.x, list) else []
+        if columns:
+            more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
+            self.contents += f"; features: {', '.join(map(str, columns[:LISTED]))}{more}"
+        self.summary = (self.describe(), *map(str, own.fitted.targets), *self.given.notes)
+        return self
+
+    def _parse(self, request: str) -> list[int]:
+        """Nodes by name, or where they have none by row."""
+        if self.given.names is None or request.strip() == "all":
+            return super()._parse(request)
+        found = named_nodes(self.given, request)
+        if None in found:
+            first = ", ".join(map(repr, self.given.names[:3]))
+            raise DataError(f"no node {request.strip()[:80]!r} in {self.name}: its nodes are called {first}, ...")
+        return found
+
+
+class OwnValues(NodeRegression, OwnNodes):
+    """The same where each node has a value."""
+
+    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
+        self.mean, self.deviation = own.fitted.scales[0]
+        return super().of(own, undirected, asked)
+
+    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
+        yield from ({"value": self.value(output)} for output in outputs)
+
+
+class GappedNodes(Gapped, Batch):
+    """The nodes of a graph with several targets."""
+
+    shared = True
+
+
+class GappedSample(Gapped, SampledBatch):
+    """Some of them, with some of their neighbours."""
+
+
+class OwnSeveral(SeveralTargets, OwnNodes):
+    """The same where each node has several targets, classes and values, some of which may be unknown."""
+
+    whole, sampled = GappedNodes, GappedSample
+
+    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
+        self.several = Several(own.fitted.targets, own.fitted.scales)
+        self.metric, self.maximise = self.several.metric, False
+        self.signature = replace(self.signature, outputs=self.several.width, classes=False)
+        self.contents = f"{len(own.given):,} nodes with {len(own.fitted.targets)} targets"
+        return super().of(own, undirected, asked)
+
+    def preprocessing(self) -> dict[str, Any]:
+        return super().preprocessing() | {"targets": self.fitted.to_plain()["targets"]}
+
+    def _terms(self, labels: Tensor) -> int:
+        return int((~labels.isnan()).sum())
+
+    def _targets_of(self, labels: Tensor) -> Tensor:
+        return labels
+
+    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
+        yield from map(self.several.named, outputs)
+
+    def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
+        return self.several.named(output, torch.tensor(label))
+
+    def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
+        """By the first target: the predicted classes, or fifths of the predicted values."""
+        target, (mean, deviation) = self.several.targets[0], self.several.scales[0]
+        first, known = outputs[:, : target.width], self.nodes.labels[:, 0]
+        if target.kind == "number":
+            return fifths(mean + deviation * first[:, 0].double(), f"the predicted {target.name}")
+        predicted = first.argmax(-1)
+        what = f"the colour is the predicted {target.name}, a cross marks a wrong prediction"
+        return predicted, (predicted != known) & ~known.isnan(), target.classes, what
+
+
+def node_folder(
+    folder: str = "nodes",
+    undirected: bool = True,
+    fold: int = 0,
+    ignore: str = "",
+    scale: Literal["standard", "none"] = "standard",
+    fanouts: tuple[int, ...] = (),
+    target: Literal["auto", "class", "number"] = "auto",
+    like: str = "",
+    id: str = "",
+    label: str = "label",
+    ends: str = "",
+    time: str = "",
+) -> NodeClassification:
+    """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
+
+    Either two tables, each a CSV file with a line of column names first, or a Parquet file (with .parquet for .csv):
+        nodes.csv   a column `label` (empty: unknown), and if there are, a column that names the nodes (`node`, `id`, or
+                    any that all ends of edges are in) and `split`, their parts "train", "valid", "test" or nothing;
+                    every other column is a feature: numbers, truth values, dates, or texts that repeat, categories.
+                    Without a feature every node has the logarithm of 1 + its degree
+        edges.csv   the columns `sender` and `receiver` (or `source` and `target`, `from` and `to`, or any two that hold
+                    names of nodes alone): names of nodes or, where they have none, their rows from 0; all other columns
+                    are features of the edges. Of edges-a.csv, edges-b.csv, ... a further one says which an edge is from
+    or one file graph.npz with the arrays `edge_index` [2, E] (senders, receivers) and `labels` [N], or of several
+    targets [N, T] (whole numbers, -1 where unknown, or numbers of a quantity, NaN where unknown), and, if there are,
+    `x` [N, C], `edge_attr` [E, D] and `train`, `valid` and `test`: nodes, or masks [N].
+
+    Of several targets (`--task.label age,party`) each is classes or a quantity of its own, and may be missing in some
+    nodes: the loss is over those that are known.
+
+    A CSV file may be in UTF-8, UTF-16 or Windows-1252, with cells between commas, semicolons, tabs or bars, and with
+    decimal commas; how it was read is said.
+
+    Without parts, the labelled nodes are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to
+    test. Numbers of tables are standardised by the nodes that train; a cell without a value is their mean, and a
+    further feature says that it was missing, if a node that trains lacks one. Arrays are read as they are. A run keeps
+    each node's part, the classes and the scales, and goes by them when it is evaluated or resumed, whatever has become
+    of the files.
+
+    Args:
+        folder: Where the files lie.
+        undirected: Let every node also attend to those that attend to it.
+        fold: Seed of the random cut: another number, another cut.
+        ignore: Columns of both tables that are not read, with commas between them.
+        scale: Numbers of tables have mean 0 and deviation 1 among the nodes that train ("standard"), or stay ("none").
+        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
+        target: Whether labels are classes or a number to predict. "auto": numbers with fractions are a quantity, texts
+            and up to 20 different whole numbers classes; of more whole numbers it must be said.
+        like: A run folder: its split, classes and scales of columns are taken.
+        id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
+        label: The column with the labels; of several targets all of them, with commas between them.
+        ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
+        time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
+            earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
+
+    Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
+                line and column, and so are labels that may be either; a Parquet file without pyarrow is an
+                `EdgewiseError` that names the extra. Features of edges go with models that read them and without
+                `fanouts`, else they are a `ConfigError`.
+    """
+    label_of = names_in(label) or ("label",)
+    asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
+    kept = record.read(Path(like).expanduser()) if like else None
+    given = read_graph(Path(folder).expanduser(), kept.asked(asked) if kept else asked)
+    given, when = times_of_nodes(given, time) if time and not like else (given, None)
+    given = given.described(given.edges)
+    times = None if when is None else torch.from_numpy(when.values)
+
+    def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
+        columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
+        edges = fit_to(given.e, slice(None), scale == "standard")
+        widths = width_of(given.x, columns), width_of(given.e, edges)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=given.found)
+
+    own = settle(given, like, target, fold, times=times, fit=fit_columns)
+    if when is not None and times is not None:
+        given = replace(given, notes=(*given.notes, in_words(when, times, own.splits, "nodes")))
+    return task_of(replace(own, given=given), undirected, asked, fanouts)
+
+
+def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> OwnNodes:
+    """The task of a graph's nodes, as models read them."""
+    given, fitted = own.given, own.fitted
+    assert isinstance(given, OneGraph)
+    x, e = inputs_of(given, fitted)
+    graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected)
+    several = len(fitted.targets) > 1
+    classes = () if several else fitted.target.classes
+    nodes = Nodes(graph, x, _labels(given, fitted), classes, own.splits, known)
+    kind = OwnSeveral if several else OwnNodes if fitted.target.kind == "class" else OwnValues
+    strange = strange_levels(columns_in(given), (*fitted.columns, *fitted.edges))
+    own = replace(own, changes=(*own.changes, *strange))
+    return kind(folder_name(given.place), nodes, fanouts, False).of(own, undirected, asked)
+
+
+def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
+    """The features of nodes and of edges in float32, by what was fitted to those that trained.
+
+    Errors      DataError for data of another form or width
+    """
+    if fitted.columns and not isinstance(given.x, list):
+        raise DataError(f"{given.place}: it has arrays, and the run was trained with tables")
+    if isinstance(given.x, list) and not fitted.columns:
+        raise DataError(f"{given.place}: it has no x, and the run was trained with {fitted.widths[0]} features")
+    made = []
+    for name, known, encodings, wanted in zip(
+        ("x", "edge_attr"), (given.x, given.e), (fitted.columns, fitted.edges), fitted.widths, strict=True
+    ):
+        array = features(known, encodings) if isinstance(known, list) else known
+        if (has := 0 if array is None else array.shape[1]) != wanted:
+            raise DataError(f"{given.place}: {name} has {has} features, and the run was trained with {wanted}")
+        made.append(None if array is None else torch.from_numpy(array.astype(np.float32)))
+    assert made[0] is not None
+    return made[0], made[1]
+
+
+def _labels(given: OneGraph, fitted: Fitted) -> Tensor:
+    """Classes or values [N], or several targets [N, T]; all unknown where labels were not read."""
+    if len(fitted.targets) > 1:
+        unknown = torch.full((len(given), len(fitted.targets)), torch.nan)
+        return Several(fitted.targets, fitted.scales).values(given.targets) if given.targets else unknown
+    if given.targets:
+        return fitted.target.values(given.targets[0])
+    return torch.full((len(given),), -1 if fitted.target.kind == "class" else torch.nan)
+
+
+def fit_to(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[Encoding, ...]:
+    """The encodings of columns by some rows; of arrays there are none."""
+    return fit(given, rows, scale) if isinstance(given, list) else ()
+
+
+def width_of(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
+    """How many features there are."""
+    return width(encodings) if given is None or isinstance(given, list) else int(given.shape[1])
+
+
+def columns_in(given: OneGraph) -> list[Column]:
+    """The columns of nodes and of edges."""
+    return [column for some in (given.x, given.e) if isinstance(some, list) for column in some]
+
+
+def named_nodes(given: OneGraph, request: str) -> list[Any]:
+    """The nodes that a request names, or several with commas between them; None for a name that no node has."""
+    rows = given.number_of
+    names = [request.strip()] if request.strip() in rows else [name.strip() for name in request.split(",")]
+    return [rows.get(name) for name in names]
