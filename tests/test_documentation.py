@@ -24,7 +24,14 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # by torch_geometric
-@pytest.mark.parametrize("page", [page for page, text in TEXT.items() if blocks(text, "python")])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.compiled] * (page == "docs/export.md"))
+        for page, text in TEXT.items()
+        if blocks(text, "python")
+    ],
+)
 def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names: dict[str, object] = {}

@@ -40,12 +40,7 @@ def groups() -> dict[str, list[tuple[str, float]]]:
         "Whole training steps, beside the faster form of the peer": [
             (row["recipe"], ratio(row["×"])) for row in rows("steps")
         ],
-        "Training on Cora, an epoch": [
-            (row["case"], ratio(row["×"])) for row in rows("epochs-and-particles") if row["case"].startswith("cora-")
-        ],
-        "Scripts of PyG with one line added, beside compiled": [
-            (row["script"], min(ratio(row["over compiled"]), ratio(row["over PyG"]))) for row in rows("pyg-scripts")
-        ],
+        "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in rows("epochs")],
     }
 
 

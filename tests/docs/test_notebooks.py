@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import notebooks  # noqa: E402
 
 NAMES = sorted(path.name for path in notebooks.FOLDER.glob("*.ipynb"))
+SLOW = {"hugging-face.ipynb", "your-data.ipynb"}
 NEEDS = {
     "pytorch-geometric": ("torch_geometric",),
     "hugging-face": ("transformers", "tokenizers"),
@@ -36,7 +37,7 @@ def test_there_is_a_notebook_for_each_page_that_names_one():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the other libraries
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.compiled] * (n in SLOW)) for n in NAMES])
 def test_a_notebook_runs_and_shows_what_it_gives(name, tmp_path):
     for library in NEEDS[name.removesuffix(".ipynb")]:
         pytest.importorskip(library)
