@@ -22,7 +22,7 @@ from edgewise.native import REMEDY, WHY_NOT, library
 PACKAGES = (  # PyTorch beside, those of pyproject.toml that a user may have installed
     "matplotlib", "networkx", "numpy", "PyYAML", "safetensors", "scikit-learn", "scipy", "tqdm", "triton",
     "torch_geometric", "rdkit", "ase", "tokenizers", "sacrebleu", "huggingface_hub", "transformers", "e3nn", "openmm",
-    "pyarrow", "pymetis", "openslide-python", "openslide-bin", "onnx", "onnxscript", "onnxruntime", "starlette",
+    "pyarrow", "pymetis", "openslide-python", "openslide-bin", "onnx", "onnxscript", "onnxruntime", "fastapi",
     "uvicorn", "optuna", "tensorboard", "numba",
 )  # fmt: skip
 # Of the environment these alone are shown: others may hold secrets.

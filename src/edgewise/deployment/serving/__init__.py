@@ -1,5 +1,5 @@
 """A run as a small HTTP service: predictions as JSON, for whatever its task reads."""
 
-from edgewise.deployment.serving.application import application as application
-from edgewise.deployment.serving.requests import Limits as Limits
 from edgewise.deployment.serving.server import serve as serve
+from edgewise.deployment.serving.service import Limits as Limits
+from edgewise.deployment.serving.service import application as application

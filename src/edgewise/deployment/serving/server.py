@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewise.deployment.serving.application import LOOPBACK, application, complaint
-from edgewise.deployment.serving.requests import Limits
+from edgewise.deployment.serving.service import LOOPBACK, Limits, application
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, EdgewiseError, installing
 
 try:
-    import h11
     from uvicorn import Config, Server
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
-    raise EdgewiseError(f"a service runs on starlette and uvicorn: {installing('serve')}") from error
+    raise EdgewiseError(f"a service runs on fastapi and uvicorn: {installing('serve')}") from error
 
 CONNECTIONS = 256  # at once: further ones are refused with 503
-# Seconds until the head of a connection's first request, and of each further one that has begun; and in which some of a
-# response that waits must be read.
-HEAD = 10.0
+HEAD = 10.0  # seconds until the head of a request has come, and the rest of a body that was answered before its end
 IDLE = 5  # seconds that a connection may wait for its next request
 
 
@@ -47,20 +42,20 @@ def serve(
     app = application(trained, title, limits, _hosts(listening, name))
     config = Config(
         app,
-        http=_within(limits.seconds),
+        http=type("_Within", (_Protocol,), {"seconds": limits.seconds}),
         ws="none",
         lifespan="on",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE,
         timeout_graceful_shutdown=round(limits.seconds) + 1,
     )
-    with listening, _stopping_quietly():
-        server = _Server(config, lambda: ready(f"http://{name}:{listening.getsockname()[1]}"))
-        server.run([listening])
-    return app.state.batches.predicted
+    with listening:
+        _Server(config, lambda: ready(f"http://{name}:{listening.getsockname()[1]}")).run([listening])
+    return int(app.state.batches.predicted)
 
 
 class _Server(Server):
@@ -72,71 +67,48 @@ class _Server(Server):
         await super().startup(sockets)
         self.ready()
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn's own sends itself once more the signal that has stopped it: it is no error here."""
+        try:
+            before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+        except ValueError:  # not in the main thread, where no signal arrives
+            yield
+            return
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
 
 class _Protocol(H11Protocol):
-    """uvicorn's own, with a limit on how long the head of a request, the rest of a body that is not wanted and the
-    reading of a response may take, and with its complaints as JSON."""
+    """uvicorn's own, which drops a connection on which no request comes, or none comes to its end."""
 
-    seconds: float  # until a body has come
+    seconds: float  # until a body has come, and then until its predictions are there
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            self.app = _full
-        self._seen, self._unread = self.cycle, 0
-        self._check = self.loop.call_later(HEAD, self._look)
+        self._seen, self._since = self.cycle, self.loop.time()
+        self._timer = self.loop.call_later(HEAD / 2, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._check.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._unread = 0
+    def on_response_complete(self) -> None:
+        self._seen, self._since = self.cycle, self.loop.time()
+        super().on_response_complete()
 
     def _look(self) -> None:
-        """Close a connection on which no request comes; drop one whose response is not read."""
-        waits = self.transport.is_closing() or self.flow.write_paused  # until then more may be written
-        unread = self.transport.get_write_buffer_size() if waits else 0
-        if 0 < self._unread <= unread:
+        if self.cycle is not self._seen:
+            self._seen, self._since = self.cycle, self.loop.time()
+        answering = self.cycle is not None and not self.cycle.response_complete
+        unread = self.transport.get_write_buffer_size() > 0
+        if self.loop.time() - self._since >= (2 * self.seconds if answering or unread else 0) + HEAD:
             self.transport.abort()
-            return
-        if self.conn.their_state is h11.IDLE and self.cycle is self._seen:
-            self.transport.close()
-        self._seen, self._unread = self.cycle, unread
-        self._check = self.loop.call_later(HEAD, self._look)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._comes_in_vain():
-            self.loop.call_later(self.seconds, self._cut, self.cycle)
-
-    def _comes_in_vain(self) -> bool:
-        """Whether a request has been answered before all of its body is there."""
-        return self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY
-
-    def _cut(self, cycle: object) -> None:
-        """Close a connection that still sends what the answered request began."""
-        if self.cycle is cycle and self._comes_in_vain():
-            self.transport.close()
-
-    def send_400_response(self, msg: str) -> None:
-        content = json.dumps({"error": msg}).encode()
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-        for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=content), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-
-def _within(seconds: float) -> type[_Protocol]:
-    """The protocol of a service whose bodies come within so many seconds."""
-    return type("_Within", (_Protocol,), {"seconds": seconds})
-
-
-async def _full(scope: Any, receive: Any, send: Any) -> None:
-    """What answers a connection too many."""
-    response = complaint(503, f"more than {CONNECTIONS} connections: try later", {"connection": "close"})
-    await response(scope, receive, send)
+        else:
+            self._timer = self.loop.call_later(HEAD / 2, self._look)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -160,18 +132,3 @@ def _hosts(listening: socket.socket, name: str) -> tuple[str, ...]:
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-@contextlib.contextmanager
-def _stopping_quietly() -> Any:
-    """uvicorn sends itself once more the signal that has stopped it: it is no error here."""
-    try:
-        before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not in the main thread, where no signal arrives
-        yield
-        return
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
