@@ -124,22 +124,16 @@ def test_errors_are_at_most_twice_those_of_plain_pytorch():
     check(range(200))
 
 
-@pytest.mark.endurance
-@pytest.mark.timeout(3600)
-def test_errors_of_a_thousand_cases():
-    check(range(1000))
-
-
 def test_threads_and_runs_change_no_bit():
     before, compared = torch.get_num_threads(), Counter[str]()
     try:
-        for seed in range(120):
+        for seed in range(40):
             graph, kind, drawn = case(seed)
             with plans() as made:
                 ours(graph, kind, drawn)
             compared[made[0].choice] += 1
             bits = []
-            for threads in (1, 2, 4, 1):
+            for threads in (1, 3):
                 torch.set_num_threads(threads)
                 bits.append(results(ours, graph, kind, drawn, torch.float32))
             for other in bits[1:]:

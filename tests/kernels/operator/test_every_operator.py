@@ -33,6 +33,6 @@ def test_an_operator_is_what_pytorch_is_told_of_it(number: int, dtype: torch.dty
     name, arguments = examples(dtype)[number]
     namespace, short = name.split("::")
     operator = getattr(getattr(torch.ops, namespace), short).default
-    for layout in LAYOUTS:
-        found = torch.library.opcheck(operator, tuple(laid_out(one, layout) for one in arguments), test_utils=CHECKS)
-        assert set(found.values()) == {"SUCCESS"}, (layout, found)
+    layout = LAYOUTS[(number + DTYPES[dtype]) % len(LAYOUTS)]
+    found = torch.library.opcheck(operator, tuple(laid_out(one, layout) for one in arguments), test_utils=CHECKS)
+    assert set(found.values()) == {"SUCCESS"}, (layout, found)

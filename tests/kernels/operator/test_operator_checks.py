@@ -71,16 +71,13 @@ def test_the_places_of_the_transpose_are_checked():
         call("attend_edges_gradient", arguments | {"reverse": [*edges, places + 1]})
 
 
-@pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("number", range(len(examples())))
-def test_an_operator_survives_whatever_one_argument_becomes(number, place):
-    arguments = len(examples()[number][1])
-    for argument in range(place, arguments, 5):
+def test_an_operator_survives_whatever_one_argument_becomes(number):
+    for argument in range(len(examples()[number][1])):
         for kind in range(12):
-            for first in (number, 128 + number):  # alone, and with its backward pass
-                for seed in range(6):
-                    with suppress(ShapeError):
-                        call_operator(bytes([first, argument, kind, seed]))
+            first = number + 128 * (kind % 2)  # alone, or with its backward pass
+            with suppress(ShapeError):
+                call_operator(bytes([first, argument, kind, kind % 6]))
 
 
 def transposes():
@@ -93,8 +90,12 @@ def transposes():
 
 
 @pytest.mark.parametrize(("number", "place"), transposes())
-@pytest.mark.parametrize("left_out", [None, 0, 1, 2, 3])
-def test_a_gradient_refuses_a_transpose_that_lacks_a_part(number, place, left_out):
+def test_a_gradient_refuses_a_transpose_that_lacks_a_part(number, place):
+    for left_out in (None, 0, 1, 2, 3):
+        _without(number, place, left_out)
+
+
+def _without(number, place, left_out):
     name, values = examples()[number]
     reverse = [] if left_out is None else list(values[place])
     if left_out is not None:
