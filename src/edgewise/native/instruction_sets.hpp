@@ -7,6 +7,9 @@ namespace edgewise {
 
 int chosen_instruction_set();  // its position among EDGEWISE_BUILDS
 
+template <class Table>
+const Table& chosen();
+
 }  // namespace edgewise
 
 #define EDGEWISE_DECLARE(isa, Table, table) \
@@ -15,11 +18,12 @@ int chosen_instruction_set();  // its position among EDGEWISE_BUILDS
   }
 #define EDGEWISE_ADDRESS(isa, Table, table) &isa::table,
 
-// Defines chosen(): the table of that name in the build that runs.
+// Defines chosen<Table>(): the table of that name in the build that runs.
 #define EDGEWISE_TABLES(Table, table) \
   EDGEWISE_BUILDS(EDGEWISE_DECLARE, Table, table) \
   namespace edgewise { \
-  static const Table& chosen() { \
+  template <> \
+  inline const Table& chosen<Table>() { \
     static constexpr const Table* tables[] = {EDGEWISE_BUILDS(EDGEWISE_ADDRESS, Table, table)}; \
     return *tables[chosen_instruction_set()]; \
   } \

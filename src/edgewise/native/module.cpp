@@ -46,10 +46,8 @@ void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
 void bind_collecting(nb::module_& module); // graphs: batches of stored ones
 void bind_adding(nb::module_& module);    // training: sums over processes
-void bind_edges(nb::module_& module);     // kernels: products and attention on edges
-void bind_tiles(nb::module_& module);     // kernels: attention on ranges, as dense tiles
-void bind_network(nb::module_& module);   // kernels: networks on edges
-void bind_features(nb::module_& module);  // kernels: features of edges
+void bind_kernels(nb::module_& module);   // kernels
+void bind_network(nb::module_& module);   // kernels: perceptrons
 void bind_pointwise(nb::module_& module); // kernels: activations and pools
 
 }  // namespace edgewise
@@ -70,9 +68,7 @@ NB_MODULE(_native, module) {
   bind_gathering(module);
   bind_collecting(module);
   bind_adding(module);
-  bind_edges(module);
-  bind_tiles(module);
+  bind_kernels(module);
   bind_network(module);
-  bind_features(module);
   bind_pointwise(module);
 }

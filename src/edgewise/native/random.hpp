@@ -13,9 +13,6 @@ inline uint64_t hash(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Where the search for a number begins in a table by hash of `size` < 2^32 entries.
-inline uint64_t home(uint64_t number, uint64_t size) { return (hash(number) >> 32) * size >> 32; }
-
 // The random numbers of one receiver in one hop.
 struct Random {
   uint64_t state;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,7 +14,6 @@
 #include "memory.hpp"
 #include "parallel.hpp"
 #include "picking.hpp"
-#include "places.hpp"
 #include "random.hpp"
 #include "reading.hpp"
 
@@ -42,21 +40,24 @@ constexpr int64_t SHARED = 1 << 18;
 constexpr int64_t WRONG = std::numeric_limits<int64_t>::min();  // offsets or senders of a damaged store
 constexpr int64_t AHEAD = 128;       // edges whose places are prefetched together
 
+// Into the second cache: the first would let go of some before they are read.
+static inline void prefetch(const void* p) { __builtin_prefetch(p, 0, 2); }
+
 class Sampler {
  public:
-  // Graphs of more nodes than `dense` have the table by hash.
-  Sampler(int64_t size, int64_t dense) : size_(size), places_(size, dense) {}
+  explicit Sampler(int64_t size) : size_(size), place_(size_t(size), 0) {}
 
   // Starts a sample. The first seed that is out of range or there already, by its position; -1 where all are right.
   int64_t begin(const int64_t* seeds, int64_t count) {
-    places_.begin(count_);
+    base_ += uint32_t(count_);
+    if (base_ > std::numeric_limits<uint32_t>::max() - uint32_t(size_) - 1) std::fill(place_.begin(), place_.end(), 0), base_ = 1;
     count_ = 0;
     reserve(count);
     for (int64_t n = 0; n < count; ++n) {
       if (seeds[n] < 0 || seeds[n] >= size_) return n;
-      uint32_t& at = places_.of(uint32_t(seeds[n]));
-      if (at >= places_.base()) return n;
-      at = places_.base() + uint32_t(count_);
+      uint32_t& at = place_[seeds[n]];
+      if (at >= base_) return n;
+      at = base_ + uint32_t(count_);
       nodes_[count_++] = uint32_t(seeds[n]);
     }
     return -1;
@@ -111,50 +112,27 @@ class Sampler {
       }
       return count_;
     }
+    // Places are given in the order of the edges, so by one thread; all of them pick before it and sort behind.
     std::atomic<bool> right{true};
     const auto look = [&](int64_t first, int64_t last) {
       if (!gather(hop, first, last, edges)) right = false;
     };
     const int64_t pieces = (blocks + PIECE - 1) / PIECE;
-    const auto pick_piece = [&](int64_t piece, Scratch& scratch) {
+    over_items(hop.threads, pieces, [&](int64_t piece, int thread) {
       const int64_t start = piece * PIECE, stop = std::min(start + PIECE, blocks);
-      for (int64_t block = start; block < stop + 1; ++block) {
-        if (block < stop) pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch);
-        if (block > start && hop.readers == 0) look(offsets[row(block - 1)], offsets[row(block)]);
-      }
-    };
-    if (hop.readers > 0) {  // what is picked is read by many more threads, before any of it has a place
-      over_items(hop.threads, pieces, [&](int64_t piece, int thread) { pick_piece(piece, scratch_[thread]); });
-      over_readers(hop.readers, total, TOUCHED, look);
-      if (!right) return WRONG;
-    }
-    if (int64_t(picked_.size()) < pieces) picked_ = std::vector<std::atomic<bool>>(size_t(pieces));
-    for (int64_t piece = 0; piece < pieces; ++piece) picked_[piece] = hop.readers > 0;
-    std::atomic<int64_t> to_pick{hop.readers > 0 ? pieces : 0}, placed{0}, to_sort{0};
-    const auto pick_next = [&](Scratch& scratch) {
-      const int64_t piece = to_pick < pieces ? to_pick.fetch_add(1) : pieces;
-      if (piece >= pieces) return false;
-      pick_piece(piece, scratch);
-      picked_[piece].store(true, std::memory_order_release);
-      return true;
-    };
-    // Places are given in the order of the edges, so by one thread, the first: the others pick ahead of it and sort behind.
-    over_items(hop.threads, hop.threads, [&](int64_t role, int) {
-      Scratch& scratch = scratch_[role];
-      for (int64_t piece = 0; role == 0 && piece < pieces; ++piece) {
-        for (int tries = 0; !picked_[piece].load(std::memory_order_acquire); ++tries)
-          if (!pick_next(scratch)) wait(tries);
-        if (right) place_piece(offsets[row(piece * PIECE)], offsets[row((piece + 1) * PIECE)], senders);
-        placed.store(piece + 1, std::memory_order_release);
-      }
-      while (role != 0 && pick_next(scratch)) {}
-      for (int64_t piece = to_sort.fetch_add(1); piece < pieces; piece = to_sort.fetch_add(1)) {
-        for (int tries = 0; placed.load(std::memory_order_acquire) <= piece; ++tries) wait(tries);
-        for (int64_t block = piece * PIECE; right && block < std::min((piece + 1) * PIECE, blocks); ++block)
-          sort(row(block), row(block + 1), offsets, senders, edges, scratch);
-      }
+      for (int64_t block = start; block < stop; ++block)
+        pick(hop, hop_seed, row(block), row(block + 1), offsets, offsets[row(stop)], edges, scratch_[thread]);
+      if (hop.readers == 0) look(offsets[row(start)], offsets[row(stop)]);
     });
+    if (hop.readers > 0) over_readers(hop.readers, total, TOUCHED, look);  // by many more threads, which wait for a disk
     if (!right) return WRONG;
+    for (int64_t e = 0; e < total; e += AHEAD) {
+      for (int64_t next = e + AHEAD; next < std::min(e + 2 * AHEAD, total); ++next) prefetch(&place_[source_[next]]);
+      relabel(e, std::min(e + AHEAD, total), senders);
+    }
+    over_items(hop.threads, blocks, [&](int64_t block, int thread) {
+      sort(row(block), row(block + 1), offsets, senders, edges, scratch_[thread]);
+    });
     return count_;
   }
 
@@ -162,7 +140,6 @@ class Sampler {
 
  private:
   void reserve(int64_t count) {
-    places_.reserve(count, nodes_.data(), count_);
     // One more than there can be: `relabel` writes before it knows whether the node is new.
     if (int64_t(nodes_.size()) < count + 1) nodes_.resize(std::max<int64_t>(count + 1, 2 * int64_t(nodes_.size())));
   }
@@ -263,54 +240,25 @@ class Sampler {
 
   // Whether all senders are nodes: others must not be followed.
   bool gather(const Hop& hop, int64_t start, int64_t stop, const int64_t* edges) {
-    uint32_t* const source = source_.data();
     uint32_t most = 0;
-    places_.with([&](const auto&, const auto& expect) {
-      for (int64_t e = start; e < stop; ++e) {
-        source[e] = uint32_t(hop.senders[edges[e]]);
-        most = std::max(most, source[e]);
-        expect(source[e]);
-      }
-    });
+    for (int64_t e = start; e < stop; ++e) {
+      source_[e] = uint32_t(hop.senders[edges[e]]);
+      most = std::max(most, source_[e]);
+      prefetch(place_.data() + source_[e]);
+    }
     return start >= stop || most < uint64_t(size_);
   }
 
-  // Some edges after those that have their places.
-  void place_piece(int64_t start, int64_t stop, int64_t* senders) {
-    const auto expect_some = [&](int64_t first) {
-      for (int64_t e = first; e < std::min(first + AHEAD, stop); ++e) places_.expect(source_[e]);
-    };
-    expect_some(start);
-    for (int64_t e = start; e < stop; e += AHEAD) {
-      expect_some(e + AHEAD);
-      relabel(e, std::min(e + AHEAD, stop), senders);
-    }
-  }
-
-  // Another thread is a few microseconds from done; on a busy machine it may have to be given this core.
-  static void wait(int tries) {
-    if (tries > 256) std::this_thread::yield();
-#if defined(__x86_64__)
-    else __builtin_ia32_pause();
-#endif
-  }
-
   // From nodes to their places in the sample; a node that has none gets the next one. Whether it has one and where a row ends
-  // are hard to foresee, so that nothing here branches on them but the search in a table.
+  // are hard to foresee, so that nothing here branches on them.
   void relabel(int64_t start, int64_t stop, int64_t* senders) {
-    places_.with([&](const auto& of, const auto&) { relabel(start, stop, senders, of); });
-  }
-
-  template <class Of>
-  void relabel(int64_t start, int64_t stop, int64_t* senders, const Of& of) {
-    const uint32_t* const source = source_.data();
+    const uint32_t *const source = source_.data(), base = base_;
     uint32_t *const nodes = nodes_.data(), *const fall = falls_.data();
-    const uint32_t base = places_.base();
     uint32_t next = base + uint32_t(count_), last = start > 0 ? base + uint32_t(senders[start - 1]) : 0;
     uint32_t falls = start > 0 ? fall[start - 1] : 0;
     for (int64_t e = start; e < stop; ++e) {
       const uint32_t node = source[e];
-      uint32_t& place = of(node);
+      uint32_t& place = place_[node];
       const uint32_t at = place, fresh = -uint32_t(at < base), mine = at ^ ((at ^ next) & fresh);
       nodes[next - base] = node;
       place = mine;
@@ -339,13 +287,14 @@ class Sampler {
   }
 
   int64_t size_;  // nodes of the graph
-  Places places_;
+  // Of every node base_ + its place in the sample; less where it has none, as an earlier sample left it.
+  std::vector<uint32_t> place_;
+  uint32_t base_ = 1;
   int64_t count_ = 0, rows_ = 0, most_ = 0;  // nodes of the sample; receivers of the hop; their largest degree
   std::vector<uint32_t> nodes_, source_;  // of the sample; the sender of each edge: both as the graph numbers them
   std::vector<int64_t> first_, degree_, positive_;
   std::vector<uint32_t> falls_;  // how often places do not ascend, until each edge
   std::vector<Scratch> scratch_;
-  std::vector<std::atomic<bool>> picked_;  // pieces of rows whose edges are picked
 };
 
 static const int64_t* in(uintptr_t address) { return reinterpret_cast<const int64_t*>(address); }
@@ -360,7 +309,7 @@ void bind_sampling(nb::module_& module) {
                        reinterpret_cast<const void*>(weight), doubles, fanout, edges, readers};
       });
   nb::class_<Sampler>(module, "Sampler")
-      .def(nb::init<int64_t, int64_t>())
+      .def(nb::init<int64_t>())
       .def("begin",
            [](Sampler& self, uintptr_t seeds, int64_t count) {
              nb::gil_scoped_release unlocked;

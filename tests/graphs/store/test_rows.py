@@ -10,7 +10,6 @@ import torch
 from edgewise import native
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Store
-from edgewise.graphs.store import rows as module
 from edgewise.graphs.store.rows import StoredRows
 from graphs.store.stores import NODES, labelled
 
@@ -57,41 +56,7 @@ def test_what_is_read_often_stays(tmp_path: Path) -> None:
 
 
 @compiled
-@pytest.mark.parametrize("room", [1, 2, 7, 64, 249])  # up to half of the rows; beyond, all rows have a number
-def test_a_table_by_hash_finds_what_one_of_all_rows_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    """The same rows, read and evicted at the same steps: hits are equal in each of them, in a forked process too."""
-    stored = Store.open(labelled(tmp_path / "store")).x
-    assert stored is not None
-    expected, draw = stored.rows(0, NODES), torch.Generator().manual_seed(0)
-    everything = StoredRows(stored, room * stored.row_bytes)
-    monkeypatch.setattr(module, "DENSE", 0)
-    hashed = StoredRows(stored, room * stored.row_bytes)
-
-    def same(times: int) -> bool:
-        for _ in range(times):
-            wanted = (torch.rand(40, generator=draw) ** 3 * NODES).long()
-            if not everything[wanted].equal(expected[wanted]) or not hashed[wanted].equal(expected[wanted]):
-                return False
-            if everything.hits != hashed.hits:
-                return False
-        return True
-
-    assert same(400)
-    assert hashed.hits > 0
-    if hasattr(os, "fork"):
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if same(50) else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    assert same(50)
-
-
-@compiled
-@pytest.mark.parametrize("dense", [0, module.DENSE])
-def test_threads_share_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dense: int) -> None:
-    monkeypatch.setattr(module, "DENSE", dense)
+def test_threads_and_forks_share_a_cache(tmp_path: Path) -> None:
     stored = Store.open(labelled(tmp_path / "store")).x
     assert stored is not None
     rows, expected = StoredRows(stored, cache=50 * stored.row_bytes), stored.rows(0, NODES)
@@ -99,6 +64,11 @@ def test_threads_share_a_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda wanted: rows[wanted], draws))
     assert all(one.equal(expected[wanted]) for one, wanted in zip(found, draws, strict=True))
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if all(rows[wanted].equal(expected[wanted]) for wanted in draws) else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("number", [500, -1])

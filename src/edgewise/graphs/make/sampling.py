@@ -17,7 +17,6 @@ from edgewise.graphs.graph import Graph
 
 MOST_NODES = 2**31 - 2  # of a graph that the C++ samples: it numbers nodes in 32 bits
 WRONG = -(2**63)  # how the C++ says that a graph's offsets or senders are none
-DENSE = 1 << 24  # nodes: the places of a sample lie in a table of so many (4 bytes each), which is faster; else by hash
 CPU = torch.device("cpu")
 ANY = torch.Generator()  # where all neighbours are taken, nothing is drawn
 READERS = 16  # threads that wait for the pages of a mapped graph at once: the queue that a disk works on
@@ -134,8 +133,7 @@ def sample_neighbors(
                 -1; a weight that is negative or not finite, once its receiver is reached: node, hop or edge is named
     Edge cases  a fan-out of the degree or more takes every neighbour once; a fan-out of 0, or no neighbours: no edge;
                 parallel edges count as often as they are there; an edge of weight 0 is never drawn
-    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); cached: 4 bytes for each edge and node or,
-                beyond 2²⁴ nodes, at most 32 for each edge of the largest hop instead of each node;
+    Cost        time O(Σ_l E_l), with `weight` O(all edges of the receivers); cached: 4 bytes for each edge and node;
                 a graph from `Graph.open` is read where it lies, by 16 threads at once, and its edges are not copied
     Differs     in Algorithm 2 neighbours are drawn with replacement where a node has too few (§4.2): here it has fewer
     Reference   Hamilton, Ying & Leskovec, 2017; Efraimidis & Spirakis, 2006 (weights)
@@ -183,7 +181,7 @@ def _sample_in_c(
     try:  # no check before: another thread may take the last one in between
         sampler = idle.pop()
     except IndexError:
-        sampler = library.Sampler(graph.num_receivers, DENSE)
+        sampler = library.Sampler(graph.num_receivers)
     if sampler.begin(seeds.data_ptr(), len(seeds)) >= 0:
         _check_seeds(graph, seeds)
     at = *(t.data_ptr() for t in lowering.compact_edges(graph)), 0 if weight is None else weight.data_ptr()

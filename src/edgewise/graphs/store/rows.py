@@ -11,7 +11,6 @@ from edgewise.graphs.checks import index_tensor
 from edgewise.graphs.store.layout import Stored
 
 READERS = 16  # threads that wait for pages at once: the queue that a disk works on
-DENSE = 1 << 24  # rows: a cache's table has a number (4 bytes) for every row of an array of so many, which is faster
 
 
 class StoredRows:
@@ -22,9 +21,7 @@ class StoredRows:
     Shapes      numbers [M] integers -> [M, ...], float32 where the store has fewer bits
     Errors      DataError for a number that is out of range
     Edge cases  the same bits whatever the cache; several threads may read at once
-    Cost        memory of the cache; besides it, 9 bytes for each row in it, and a table of where they are: 4 bytes for
-                each row of the array or, where that has more than 2²⁴ rows and it is less, 4 for each in the cache
-                (then a row takes some 0.3 µs more)
+    Cost        memory of the cache; besides it, some 60 bytes for each row in it
 
     Example
         >>> import tempfile
@@ -47,7 +44,7 @@ class StoredRows:
         self.rows: Any = None
         if native.library is not None and self.row_bytes:
             at = self.mapped.data_ptr(), self.shape[0], self.row_bytes
-            self.rows = native.library.RowCache(*at, cache // self.row_bytes, DENSE)
+            self.rows = native.library.RowCache(*at, cache // self.row_bytes)
 
     @property
     def device(self) -> torch.device:

@@ -1,7 +1,6 @@
-"""C++ kernels on the CPU for dense tiles of pairs, whole ones skipped: graphs by rule, ranges, or many edges near by.
+"""C++ kernels on the CPU for dense tiles of pairs, whole ones skipped: graphs by rule, and those of a few ranges.
 
-Rules and ranges need no edges; others become a bit for each pair between a receiver's first and last sender, where
-edges are a good part of these, without biases. Dropout is hashed from the numbers of receiver and sender.
+No edge is listed. Dropout is hashed from the numbers of receiver and sender.
 
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
@@ -22,15 +21,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cpu import KERNELS
 from edgewise.kernels.backends.cpu.edges import MOST, matrix
-from edgewise.kernels.backends.cpu.tiles import (
-    BITS,
-    has_tiles,
-    pairs_of,
-    places_of,
-    says_everything,
-    tiles_of,
-    words_of,
-)
+from edgewise.kernels.backends.cpu.tiles import has_tiles, pairs_of, places_of, tiles_of
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import check_dropout, drop_pairs, seed_for
@@ -60,10 +51,7 @@ PARTS = 8  # of a batch, whose gradients to a bias that they share are summed ap
 
 
 def _refuses_graph(call: Call) -> str | None:
-    if has_tiles(call.graph):
-        added = isinstance(call, Attend) and call.score.biases and not says_everything(call.graph)
-        return "it adds biases on graphs by rule or ranges only" if added else None
-    return "the graph has no form with few sender intervals per receiver, nor edges close enough to each other"
+    return None if has_tiles(call.graph) else "the graph has no form with few sender intervals per receiver"
 
 
 def cost(call: Call) -> Cost:
@@ -90,19 +78,18 @@ def run(call: Call) -> Tensor:
     tiles = tiles_of(graph)
     assert tiles is not None
     bias, places = batched(score.edge_bias(graph), call, 2), None
-    words, blocks = words_of(graph) or (None, None)
     if bias is not None:
         places, bias = places_of(graph), bias.expand(*bias.shape[:-1], call.heads)
         bias = bias.transpose(1, 2).to(wide(call.v.dtype)).contiguous()  # [B or 1, H, E]
     q, k, v = (rows_contiguous(flat(x, 3)) for x in (q, k, call.v))
     seed = seed_for(graph, call.dropout)
-    y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, words, blocks, scale, call.dropout, seed))
+    y, *_ = attend_tiles(TilesAttention(q, k, v, bias, *tiles, places, scale, call.dropout, seed))
     return unflat(y, call)
 
 
 BACKEND = Backend(
     name="tiled",
-    summary="C++ on the CPU, dense tiles of pairs: graphs by rule, ranges, or many edges near by",
+    summary="C++ on the CPU, dense tiles of pairs: graphs by rule or ranges",
     takes=Takes(dtypes=tuple(DTYPES), attend=Attention(scores=(Dot,)), nodes=MOST, parallel=False),
     devices=("cpu",),
     need=KERNELS,
@@ -117,9 +104,7 @@ BACKEND = Backend(
 class TilesAttention(Arguments):
     """q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], bias [B or 1, H, E], starts, stops and places [I, R], order [N].
 
-    Row order[n] of q, k and v is number n of starts and stops. Of pairs inside these, edges are those with a bit in
-    words int32 [*], which begin for receivers 32 b, ..., 32 b + 31 as row b of blocks [I / 32, 3] says: its first
-    sender, the one behind its last, and the number of its first word.
+    Row order[n] of q, k and v is number n of starts and stops.
     """
 
     q: Tensor
@@ -130,8 +115,6 @@ class TilesAttention(Arguments):
     stops: Tensor
     order: Tensor | None
     places: Tensor | None
-    words: Tensor | None
-    blocks: Tensor | None
     scale: float
     dropout: float
     seed: Tensor
@@ -163,20 +146,8 @@ class TilesAttention(Arguments):
             (least, most), rows = map(int, self.order.aminmax()), min(receivers, senders)
             expect(least >= 0 and most < rows, f"order must lie in 0, ..., {rows - 1}")
         if self.bias is not None:
-            expect(self.words is None, "a bias on edges with bits has no place")
             self._check_bias(self.bias)
-        if self.words is not None:
-            self._check_words(self.words, senders)
         check_dropout(self.dropout, self.seed)
-
-    def _check_words(self, words: Tensor, senders: int) -> None:
-        check_rows("words", words, (None,), torch.int32)
-        check_rows("blocks", self.blocks, (-(-self.q.shape[1] // BITS), 3), torch.int64)
-        assert self.blocks is not None
-        first, last, begin = self.blocks.unbind(1)
-        inside = (first >= 0) & (first <= last) & (last <= senders)
-        inside &= (begin >= 0) & (begin + last - first <= len(words))
-        expect(bool(inside.all()), f"blocks must lie within {senders} senders and {len(words)} words")
 
     def _check_bias(self, bias: Tensor) -> None:
         check_rows("places", self.places, tuple(self.starts.shape), torch.int64)
@@ -226,15 +197,14 @@ def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
         call.dropout, call.seed = own.dropout, int(own.seed)
     call.batch, call.receivers, call.heads, call.channels = q.shape
     call.senders, call.values = v.shape[1], v.shape[3]
-    call.set_ranges(own.starts.shape[1], own.starts.data_ptr(), own.stops.data_ptr())
+    call.ranges, call.starts, call.stops = own.starts.shape[1], own.starts.data_ptr(), own.stops.data_ptr()
     call.q, call.k, call.v = matrix(q), matrix(k), matrix(v)
     if own.order is not None:
-        call.set_order(own.order.data_ptr())
-    if own.words is not None and own.blocks is not None:
-        call.set_words(own.words.data_ptr(), own.blocks.data_ptr())
+        call.order = own.order.data_ptr()
     if own.bias is not None and own.places is not None:
         between = own.bias.stride(0) if own.bias.shape[0] > 1 else 0
-        call.set_bias(own.bias.shape[2], own.places.data_ptr(), own.bias.data_ptr(), between)
+        call.pairs, call.places = own.bias.shape[2], own.places.data_ptr()
+        call.bias, call.bias_batch_stride = own.bias.data_ptr(), between
     return call
 
 
@@ -243,7 +213,7 @@ def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v = map(rows_contiguous, (own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
-    call.set_finite(finite.data_ptr())
+    call.finite = finite.data_ptr()
     library.attend_tiles(DTYPES[v.dtype], call)
     vanished = own.bias is not None and (are_low(lse) | lse.isinf()).any()
     bias = within_reach(own.bias) if own.bias is not None and vanished else own.bias
@@ -257,10 +227,10 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
     dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.dy, call.y, call.lse = matrix(dy), matrix(own.y), own.lse.data_ptr()
-    call.set_finite(own.finite.data_ptr())
+    call.finite = own.finite.data_ptr()
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
     if own.bias is not None and own.needed[3]:
-        call.set_dbias(dbias.shape[0], dbias.data_ptr())
+        call.parts, call.dbias = dbias.shape[0], dbias.data_ptr()
     library.attend_tiles_gradient(DTYPES[v.dtype], call)
     return results
 
@@ -284,11 +254,6 @@ def _composed(own: TilesAttention) -> Tensor:
     if (places := own.places) is not None:
         beyond = torch.arange(graph.num_edges, device=v.device) - graph.offsets[graph.receivers]
         places = (places + own.starts)[:, 0][graph.receivers] + beyond
-    if own.words is not None and own.blocks is not None:
-        first, _, begin = own.blocks[graph.receivers // BITS].unbind(1)
-        real = (own.words[begin - first + graph.senders] >> graph.receivers % BITS & 1).bool()
-        ends = torch.stack([graph.senders, graph.receivers])[:, real]
-        graph = Graph.from_edge_index(ends, v.shape[1], graph.num_receivers)
     if own.bias is not None and places is not None:
         score = score + EdgeBias(own.bias.index_select(-1, places).transpose(1, 2))
     if order is not None:

@@ -1,9 +1,9 @@
-// Products of one row with many, head by head, as many at once as fill a vector.
+// Products of one row with many and weighted sums of rows, head by head, as many at once as fill a vector.
 #pragma once
 
 #include <algorithm>
 
-#include "simd.hpp"
+#include "rows.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
 
@@ -12,22 +12,38 @@ EDGEWISE_INLINE Vector<A> load_part(const A* p, int count) {  // a whole vector 
   return count >= lanes<A> ? load(p) : load_some(p, count);
 }
 
-// One end's own_h, which lies at own + h own_apart, and of every edge e the x_eh at x_of(e) + h apart, of C numbers each.
-template <class A, class Row>
+// A row of each edge: number index[e] of those at x, the one AHEAD of which is prefetched; or number e where there is no index.
+template <class A>
+struct EdgeRows {
+  const A* x;
+  int64_t stride;
+  const int32_t* index = nullptr;
+  int64_t last = 0;  // edge that has an index
+  size_t bytes = 0;  // to be prefetched
+
+  EDGEWISE_INLINE const A* operator()(int64_t e) const {
+    if (!index) return x + e * stride;
+    prefetch(x + index[std::min(e + AHEAD, last)] * stride, bytes);
+    return x + index[e] * stride;
+  }
+};
+
+// One end's own_h, which lies at own + h own_apart, and of every edge e the x_eh at rows(e) + h apart, of C numbers each.
+template <class A>
 struct Operand {
   const A* own;
   int own_apart;
-  Row x_of;
+  EdgeRows<A> rows;
   int apart, C;
 
   // Adds the products of the heads from h of edge e on, of which `left` follow, to a vector for each.
   EDGEWISE_INLINE void add(int64_t e, int h, int64_t left, int H, Vector<A>* total) const {
     constexpr int W = lanes<A>;
-    const A *x[W], *y[W], *from = x_of(e);
+    const A *x[W], *y[W], *from = rows(e);
 #pragma GCC unroll 16
     for (int k = 0; k < W; ++k) {
       x[k] = own + h * own_apart, y[k] = from + h * apart;
-      if (k + 1 < left && ++h == H) h = 0, from = x_of(++e);
+      if (k + 1 < left && ++h == H) h = 0, from = rows(++e);
     }
     for (int c = 0; c < C; c += W)
 #pragma GCC unroll 16
@@ -40,7 +56,7 @@ struct Operand {
     constexpr int W = lanes<A>, EDGES = W / G;
     const A* y[EDGES];
 #pragma GCC unroll 16
-    for (int k = 0; k < EDGES; ++k) y[k] = x_of(std::min(e + k, edges - 1));
+    for (int k = 0; k < EDGES; ++k) y[k] = rows(std::min(e + k, edges - 1));
     const auto add = [&](int c, const auto& get) EDGEWISE_INLINE_LAMBDA {
 #pragma GCC unroll 16
       for (int k = 0; k < EDGES * G; ++k) total[k] += get(own + k % G * own_apart + c) * get(y[k / G] + k % G * apart + c);
@@ -52,7 +68,7 @@ struct Operand {
 };
 
 template <class A, int G, class... Operands>
-EDGEWISE_INLINE void dots_of_group(int64_t edges, A* out, const Operands&... operands) {
+EDGEWISE_APART void dots_of_group(int64_t edges, A* out, Operands... operands) {
   constexpr int W = lanes<A>, EDGES = W / G;
   for (int64_t e = 0; e < edges; e += EDGES) {
     Vector<A> total[W] = {};
@@ -63,23 +79,16 @@ EDGEWISE_INLINE void dots_of_group(int64_t edges, A* out, const Operands&... ope
   }
 }
 
-// out[e, h] = Σ own_h · x_eh over the operands, for every head of some edges, as many at once as fill a vector.
+// out[e, h] = Σ own_h · x_eh over the operands, for every head of some edges. Common numbers of heads are written out for floats.
 template <class A, class... Operands>
-EDGEWISE_INLINE void dots_of_heads(int64_t edges, int H, A* out, const Operands&... operands) {
+EDGEWISE_APART void dots_of_heads(int64_t edges, int H, A* out, Operands... operands) {
   constexpr int W = lanes<A>;
   if (H == 1) return dots_of_group<A, 1>(edges, out, operands...);
-  if (H == 2) return dots_of_group<A, 2>(edges, out, operands...);
-  if constexpr (W >= 4) {
-    if (H == 3) return dots_of_group<A, 3>(edges, out, operands...);
+  if constexpr (std::is_same_v<A, float>) {
+    if (H == 2) return dots_of_group<A, 2>(edges, out, operands...);
     if (H == 4) return dots_of_group<A, 4>(edges, out, operands...);
-  }
-  if constexpr (W >= 8) {
-    if (H == 6) return dots_of_group<A, 6>(edges, out, operands...);
-    if (H == 8) return dots_of_group<A, 8>(edges, out, operands...);
-  }
-  if constexpr (W >= 16) {
-    if (H == 12) return dots_of_group<A, 12>(edges, out, operands...);
-    if (H == 16) return dots_of_group<A, 16>(edges, out, operands...);
+    if constexpr (W >= 8)
+      if (H == 8) return dots_of_group<A, 8>(edges, out, operands...);
   }
   const int64_t count = edges * H;
   int64_t e = 0;
@@ -94,58 +103,41 @@ EDGEWISE_INLINE void dots_of_heads(int64_t edges, int H, A* out, const Operands&
   }
 }
 
-template <class A, class Row>
-EDGEWISE_INLINE void dots_of_heads(const A* own, const Row& x_of, int apart, int64_t edges, int H, int C, A* out) {
-  dots_of_heads<A>(edges, H, out, Operand<A, Row>{own, C, x_of, apart, C});
-}
-
-// Some head's columns in a row of heads: a vector `from` the row's start on, of which `width` numbers are the head's.
-struct Cell {
-  int head, from, width;
-};
-
-// Σ_e w_eh x_eh of B cells, the k-th of which is cell_of(k).
-template <class A, int B, bool Whole, class Weight, class Row, class Cells>
-EDGEWISE_INLINE void sums_of_cells(const Weight& weight_of, const Row& x_of, int64_t edges, const Cells& cell_of, Vector<A>* total) {
+// Σ_e w_eh x_eh of B vectors: the n-th is one of head[n], `from[n]` behind the row's start, of which `width[n]` numbers count.
+template <class A, int B, bool Whole>
+EDGEWISE_INLINE void sums_of_cells(const EdgeRows<A>& weights, const EdgeRows<A>& rows, int64_t edges, const int* head, const int* from,
+                                   const int* width, Vector<A>* total) {
   for (int64_t e = 0; e < edges; ++e) {
-    const A *const w = weight_of(e), *const x = x_of(e);
+    const A *const w = weights(e), *const x = rows(e);
 #pragma GCC unroll 8
-    for (int k = 0; k < B; ++k) {
-      const Cell cell = cell_of(k);
-      total[k] += all(w[cell.head]) * (Whole ? load(x + cell.from) : load_part(x + cell.from, cell.width));
-    }
+    for (int k = 0; k < B; ++k) total[k] += all(w[head[k]]) * (Whole ? load(x + from[k]) : load_part(x + from[k], width[k]));
   }
 }
 
-// out_h = Σ_e w_eh x_eh at out + h out_apart. w_e lies at weight_of(e), x_eh at x_of(e) + h apart; all heads share a row's numbers
-// if apart is 0. EACH is the number of a head's vectors, all whole, where it is known when this is compiled, and else 0.
-template <class A, int EACH, class Weight, class Row>
-EDGEWISE_INLINE void sums_of_some(const Weight& weight_of, const Row& x_of, int apart, int64_t edges, int H, int C, A* out,
-                                  int out_apart) {
+// out_h = Σ_e w_eh x_eh at out + h out_apart. w_e are the rows of weights, x_eh lies h apart in the rows; all heads share a row's
+// numbers if apart is 0. EACH is the number of a head's vectors, all whole, where it is known when this is compiled, and else 0.
+template <class A, int EACH, bool SHARED>
+EDGEWISE_APART void sums_of_some(const EdgeRows<A>& weights, const EdgeRows<A>& rows, int apart, int64_t edges, int H, int C, A* out,
+                                 int out_apart) {
   constexpr int W = lanes<A>;
   const int each = EACH ? EACH : (C + W - 1) / W, cells = H * each;
   int done = 0;
-  const auto cell_of = [&](int k) EDGEWISE_INLINE_LAMBDA {
-    const int head = k / each, c = k % each * W;
-    return Cell{head, head * apart + c, C - c};
-  };
   const auto run = [&](auto vectors) EDGEWISE_INLINE_LAMBDA {
     constexpr int B = decltype(vectors)::value;
     Vector<A> total[B] = {};
+    int head[B], from[B], width[B];
+#pragma GCC unroll 8
+    for (int k = 0; k < B; ++k) {
+      const int at = EACH ? k : done + k, c = at % each * W;
+      head[k] = at / each, from[k] = EACH && SHARED ? c : EACH ? k * W : head[k] * apart + c, width[k] = C - c;
+    }
     if constexpr (EACH) {
-      const int head = done / EACH, from = head * apart;
-      const auto weight = [&, head](int64_t e) EDGEWISE_INLINE_LAMBDA { return weight_of(e) + head; };
-      const auto x = [&, from](int64_t e) EDGEWISE_INLINE_LAMBDA { return x_of(e) + from; };
-      const auto own = [=](int k) EDGEWISE_INLINE_LAMBDA { return Cell{k / EACH, k * W, W}; };
-      const auto shared = [=](int k) EDGEWISE_INLINE_LAMBDA { return Cell{k / EACH, k % EACH * W, W}; };
-      if (apart) sums_of_cells<A, B, true>(weight, x, edges, own, total);
-      else sums_of_cells<A, B, true>(weight, x, edges, shared, total);
+      const int first = done / EACH;
+      EdgeRows<A> own_weights = weights, own_rows = rows;
+      own_weights.x += first, own_rows.x += first * apart;
+      sums_of_cells<A, B, true>(own_weights, own_rows, edges, head, from, width, total);
     } else {
-      Cell some[B];
-      for (int k = 0; k < B; ++k) some[k] = cell_of(done + k);
-      const auto known = [&](int k) EDGEWISE_INLINE_LAMBDA { return some[k]; };
-      if (C % W == 0) sums_of_cells<A, B, true>(weight_of, x_of, edges, known, total);
-      else sums_of_cells<A, B, false>(weight_of, x_of, edges, known, total);
+      sums_of_cells<A, B, false>(weights, rows, edges, head, from, width, total);
     }
     for (int k = 0; k < B; ++k, ++done) {
       const int c = done % each * W;
@@ -153,21 +145,21 @@ EDGEWISE_INLINE void sums_of_some(const Weight& weight_of, const Row& x_of, int 
     }
   };
   while (cells - done >= 8) run(std::integral_constant<int, 8>{});
-  if (cells - done >= 6) run(std::integral_constant<int, 6>{});
-  else if (cells - done >= 4) run(std::integral_constant<int, 4>{});
-  if (cells - done == 3) run(std::integral_constant<int, 3>{});
-  else if (cells - done == 2) run(std::integral_constant<int, 2>{});
-  else if (cells - done == 1) run(std::integral_constant<int, 1>{});
+  if (cells - done >= 4) run(std::integral_constant<int, 4>{});
+  while (cells - done >= 2) run(std::integral_constant<int, 2>{});
+  if (cells - done == 1) run(std::integral_constant<int, 1>{});
 }
 
-template <class A, class Weight, class Row>
-EDGEWISE_INLINE void sums_of_heads(const Weight& weight_of, const Row& x_of, int apart, int64_t edges, int H, int C, A* out,
-                                   int out_apart) {
+template <class A>
+void sums_of_heads(const EdgeRows<A>& weights, const EdgeRows<A>& rows, int apart, int64_t edges, int H, int C, A* out, int out_apart) {
   constexpr int W = lanes<A>;
-  const bool known = apart == 0 || apart == C;
-  if (known && C == W) sums_of_some<A, 1>(weight_of, x_of, apart, edges, H, C, out, out_apart);
-  else if (known && C == 2 * W) sums_of_some<A, 2>(weight_of, x_of, apart, edges, H, C, out, out_apart);
-  else sums_of_some<A, 0>(weight_of, x_of, apart, edges, H, C, out, out_apart);
+  if constexpr (std::is_same_v<A, float>) {
+    if (apart == 0 && C == W) return sums_of_some<A, 1, true>(weights, rows, apart, edges, H, C, out, out_apart);
+    if (apart == C && C == W) return sums_of_some<A, 1, false>(weights, rows, apart, edges, H, C, out, out_apart);
+    if (apart == 0 && C == 2 * W) return sums_of_some<A, 2, true>(weights, rows, apart, edges, H, C, out, out_apart);
+    if (apart == C && C == 2 * W) return sums_of_some<A, 2, false>(weights, rows, apart, edges, H, C, out, out_apart);
+  }
+  sums_of_some<A, 0, false>(weights, rows, apart, edges, H, C, out, out_apart);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

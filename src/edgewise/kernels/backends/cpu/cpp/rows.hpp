@@ -1,6 +1,5 @@
 // The inner loops: G heads of a few gathered rows against the same heads of one row, which stays in registers.
 // Numbers of edges are laid out [edge][head], so that one vector holds G heads of lanes / G edges.
-// Each loop is compiled for the common numbers of channels and for any (Fixed = 0).
 #pragma once
 
 #include <array>
@@ -132,8 +131,8 @@ EDGEWISE_INLINE Vector<Sum<S>> side_by_side(const S* const* row) {
   }
 }
 
-// Calls each(c) for the columns at which the vectors of G heads begin. Few enough are written out, so that what belongs to the
-// own end stays in registers.
+// Calls each(c) for the columns at which the vectors of G heads begin. Few enough of a Fixed number are written out, so that what
+// belongs to the own end stays in registers; Fixed is 0 for any number.
 template <int Fixed, int G, int W, class Each>
 EDGEWISE_INLINE void over_vectors(int columns, const Each& each) {
   if constexpr (Fixed && G * Fixed <= 8 * W) {
@@ -185,21 +184,6 @@ void gated_scores(Rows<Sum<S>> own, const Sum<S>* a, Sum<S> slope, Rows<S> rows,
   });
 }
 
-// Calls each(c, vectors) for runs of whole vectors that cover as much of `channels` as they can, 8 vectors at a time.
-template <class A, int Fixed, class Each>
-EDGEWISE_INLINE int by_column(int channels, const Each& each) {
-  constexpr int W = lanes<A>;
-  int c = 0;
-  auto run = [&](auto size) {
-    for (; c + size.value * W <= channels; c += size.value * W) each(c, size);
-  };
-  if constexpr (!Fixed || Fixed >= 8 * W) run(std::integral_constant<int, 8>{});
-  if constexpr (!Fixed || Fixed % (8 * W) >= 4 * W) run(std::integral_constant<int, 4>{});
-  if constexpr (!Fixed || Fixed % (4 * W) >= 2 * W) run(std::integral_constant<int, 2>{});
-  if constexpr (!Fixed || Fixed % (2 * W) >= W) run(std::integral_constant<int, 1>{});
-  return c;
-}
-
 // Vectors of some heads' columns: Each of every head, the last of which is filled by `last` columns where it is Partial. The first
 // head starts at column `from`, where the rows that are given here start too; heads lie `apart`.
 template <class A, int Heads, int Each, bool Partial>
@@ -223,45 +207,38 @@ struct Columns {
   }
 };
 
-// Calls block(columns) for runs of at most 8 vectors that cover the C columns of each of G heads.
-template <class A, int G, int Fixed, class Block>
+// Calls block(columns) for runs of at most 8 vectors that cover the C columns of each of G heads: of floats several heads at once
+// where each has one vector, or 2, 4 or 8 whole ones; else head by head.
+template <class S, int G, class Block>
 EDGEWISE_INLINE void over_columns(int C, const Block& block) {
+  using A = Sum<S>;
   constexpr int W = lanes<A>;
   const int each = (C + W - 1) / W, last = C - (each - 1) * W;
-  const auto by_heads = [&](auto vectors, auto partial) EDGEWISE_INLINE_LAMBDA {
-    constexpr int heads = std::min(G, 8 / vectors.value);
-    for (int g = 0; g < G; g += heads) block(Columns<A, heads, vectors.value, partial.value>{g, g * C, C, last});
-  };
-  const auto by_runs = [&](int g, int columns) EDGEWISE_INLINE_LAMBDA {
-    by_column<A, Fixed % W ? 0 : Fixed>(columns, [&](int c, auto size) EDGEWISE_INLINE_LAMBDA {
-      block(Columns<A, 1, size.value, false>{g, g * C + c, C, W});
-    });
-  };
-  if constexpr (Fixed && Fixed % W == 0 && Fixed <= 8 * W) {
-    by_heads(std::integral_constant<int, Fixed / W>{}, std::false_type{});
-  } else if constexpr (Fixed && Fixed % W == 0) {
-    for (int g = 0; g < G; ++g) by_runs(g, C);
-  } else if (each == 1) {
-    by_heads(std::integral_constant<int, 1>{}, std::true_type{});
-  } else if (each == 2) {
-    by_heads(std::integral_constant<int, 2>{}, std::true_type{});
-  } else if (each == 3) {
-    by_heads(std::integral_constant<int, 3>{}, std::true_type{});
-  } else if (each == 4) {
-    by_heads(std::integral_constant<int, 4>{}, std::true_type{});
-  } else {
-    for (int g = 0; g < G; ++g) {
-      by_runs(g, C - last);
-      block(Columns<A, 1, 1, true>{g, g * C + C - last, C, last});
-    }
+  if constexpr (std::is_same_v<S, float>) {
+    const auto by_heads = [&](auto vectors, auto partial) EDGEWISE_INLINE_LAMBDA {
+      constexpr int heads = std::min(G, 8 / vectors.value);
+      for (int g = 0; g < G; g += heads) block(Columns<A, heads, vectors.value, partial.value>{g, g * C, C, last});
+    };
+    if (each == 1 && last < W) return by_heads(std::integral_constant<int, 1>{}, std::true_type{});
+    if (each == 1) return by_heads(std::integral_constant<int, 1>{}, std::false_type{});
+    if (each == 2 && last == W) return by_heads(std::integral_constant<int, 2>{}, std::false_type{});
+    if (each == 4 && last == W) return by_heads(std::integral_constant<int, 4>{}, std::false_type{});
+    if (each == 8 && last == W) return by_heads(std::integral_constant<int, 8>{}, std::false_type{});
+  }
+  for (int g = 0; g < G; ++g) {
+    int c = 0;
+    for (; c + 4 * W <= C; c += 4 * W) block(Columns<A, 1, 4, false>{g, g * C + c, C, W});
+    for (; c + W <= C; c += W) block(Columns<A, 1, 1, false>{g, g * C + c, C, W});
+    if (c < C) block(Columns<A, 1, 1, true>{g, g * C + c, C, C - c});
   }
 }
 
 // y_g = Σ_e w[e][g] x_eg, or added to what is there; of two weights at once where there are two y, so that x_eg is read once.
-template <class S, int G, int Fixed, int Sums = 1>
-void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int any, std::array<Sum<S>*, Sums> y, bool fresh) {
+template <class S, int G, int Sums>
+EDGEWISE_APART void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int C, std::array<Sum<S>*, Sums> y,
+                             bool fresh) {
   using A = Sum<S>;
-  over_columns<A, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {  // their sums stay in registers
+  over_columns<S, G>(C, [&](auto columns) EDGEWISE_INLINE_LAMBDA {  // their sums stay in registers
     constexpr int B = columns.vectors, chains = B >= 8 ? 1 : 8 / B;
     const Rows<S> some = rows.from(columns.from);
     Vector<A> total[chains][Sums][B] = {};
@@ -291,10 +268,10 @@ void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int an
 }
 
 // y_g += Σ_e w[e][g] (q_g + x_eg > 0), channel by channel.
-template <class S, int G, int Fixed>
-void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
+template <class S, int G>
+EDGEWISE_APART void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int C, Sum<S>* y) {
   using A = Sum<S>;
-  over_columns<A, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {
+  over_columns<S, G>(C, [&](auto columns) EDGEWISE_INLINE_LAMBDA {
     constexpr int B = columns.vectors;
     const Rows<S> some = rows.from(columns.from);
     const A* const own = q + columns.from;
@@ -314,40 +291,19 @@ void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int
   });
 }
 
-// Calls of(fixed) with the number of channels if there are loops for it, else with 0.
-template <class S, class Of>
-auto for_channels(int channels, const Of& of) {
-  if constexpr (std::is_same_v<S, float>) {
-    switch (channels) {
-      case 8: return of(std::integral_constant<int, 8>{});
-      case 16: return of(std::integral_constant<int, 16>{});
-      case 32: return of(std::integral_constant<int, 32>{});
-      case 64: return of(std::integral_constant<int, 64>{});
-      case 128: return of(std::integral_constant<int, 128>{});
-    }
-  }
-  return of(std::integral_constant<int, 0>{});
-}
-
-// The type of `add_rows`.
-template <class S, int Sums>
-using Adding = void (*)(std::array<const Sum<S>*, Sums>, Rows<S>, int64_t, int, std::array<Sum<S>*, Sums>, bool);
-
-// The inner loops for one number of channels, chosen once for a call.
+// The loops that read vectors of the own end, for one number of channels: of floats the few that are common are written out.
 template <class S, int G>
 struct Loops {
-  decltype(&dots<S, G, 0>) dots;
-  decltype(&gated_scores<S, G, 0>) gated_scores;
-  Adding<S, 1> add_rows;
-  Adding<S, 2> add_rows_twice;
-  decltype(&add_positive<S, G, 0>) add_positive;
+  decltype(&dots<S, G, 0>) dots = EDGEWISE_ISA::dots<S, G, 0>;
+  decltype(&gated_scores<S, G, 0>) gated_scores = EDGEWISE_ISA::gated_scores<S, G, 0>;
 
-  static Loops choose(int channels) {
-    return for_channels<S>(channels, [](auto fixed) {
-      constexpr int C = fixed.value;
-      return Loops{EDGEWISE_ISA::dots<S, G, C>, EDGEWISE_ISA::gated_scores<S, G, C>, EDGEWISE_ISA::add_rows<S, G, C, 1>,
-                   EDGEWISE_ISA::add_rows<S, G, C, 2>, EDGEWISE_ISA::add_positive<S, G, C>};
-    });
+  explicit Loops(int channels) {
+    if constexpr (std::is_same_v<S, float> && G >= 4)
+      if (channels == 16) dots = EDGEWISE_ISA::dots<S, G, 16>, gated_scores = EDGEWISE_ISA::gated_scores<S, G, 16>;
+    if constexpr (std::is_same_v<S, float> && G == 4)
+      if (channels == 32) dots = EDGEWISE_ISA::dots<S, G, 32>;
+    if constexpr (std::is_same_v<S, float> && G == 8)
+      if (channels == 8) dots = EDGEWISE_ISA::dots<S, G, 8>;
   }
 };
 

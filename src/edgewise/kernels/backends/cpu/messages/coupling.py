@@ -106,12 +106,14 @@ def coupled(graph: Graph, message: TensorProduct, plan: Plan, own: Run) -> tuple
 
 
 def _call(graph: Graph, plan: Plan, h: Tensor, weight: Tensor, harmonics: Tensor) -> Any:
-    count, tensors = len(plan.paths), (h, weight, harmonics)
-    return library.Coupled(
-        threads(), h.shape[2], h.shape[1], count, harmonics.shape[1], plan.outputs, plan.sums, count,
-        plan.paths.data_ptr(), plan.coefficients.data_ptr(), adjacency(*structure_of(graph)),
-        *(t.data_ptr() for t in tensors),
-    )  # fmt: skip
+    call = library.Coupled()
+    call.threads, call.rows, call.channels = threads(), *h.shape[1:]
+    call.paths = call.weights = len(plan.paths)
+    call.harmonic, call.outputs, call.sums = harmonics.shape[1], plan.outputs, plan.sums
+    call.path, call.coefficients = plan.paths.data_ptr(), plan.coefficients.data_ptr()
+    call.graph = adjacency(*structure_of(graph))
+    call.h, call.weight, call.harmonics = (t.data_ptr() for t in (h, weight, harmonics))
+    return call
 
 
 def _sums(graph: Graph, plan: Plan, leaves: Sequence[Tensor]) -> Tensor:
@@ -119,7 +121,7 @@ def _sums(graph: Graph, plan: Plan, leaves: Sequence[Tensor]) -> Tensor:
     h, weight, harmonics = (t.contiguous() for t in leaves)
     call = _call(graph, plan, h, weight, harmonics)
     y = h.new_empty(graph.num_receivers, plan.outputs, h.shape[-1])
-    call.set_results(y.data_ptr())
+    call.y = y.data_ptr()
     library.couple(DTYPES[h.dtype], call)
     return y
 
@@ -150,7 +152,7 @@ class _Coupled(torch.autograd.Function):
         dsums = dy.new_empty(graph.num_receivers, plan.sums, dy.shape[-1])
         pairs = zip((h, weight, harmonics), wanted, strict=True)
         results = [torch.empty_like(t) if want else None for t, want in pairs]
-        places = [0 if t is None else t.data_ptr() for t in results]
-        call.set_gradients(adjacency(*product_reverse_of(graph)), dy.data_ptr(), dsums.data_ptr(), *places)
+        call.transpose, call.dy, call.dsums = adjacency(*product_reverse_of(graph)), dy.data_ptr(), dsums.data_ptr()
+        call.dh, call.dweight, call.dharmonics = (0 if t is None else t.data_ptr() for t in results)
         library.couple_gradient(DTYPES[dy.dtype], call)
         return None, None, None, None, *results

@@ -238,21 +238,27 @@ def _is_plain(message: Filter) -> bool:
 
 
 def _arguments(
-    graph: Graph, message: Network[Any], summed: bool, given: Sequence[Tensor | None]
+    graph: Graph,
+    message: Network[Any],
+    summed: bool,
+    given: Sequence[Tensor | None],
+    totals: Sequence[Tensor | None] = (),
 ) -> tuple[Any, list[int]]:
     """The call as the kernel reads it, with contiguous tensors, without results; and the widths of all layers."""
     a, b, e_ij, s_ij, *weights = given
+    learnt = totals[4:] or [None] * len(weights)
     call = library.Network()
     call.threads, call.activation = threads(), ACTIVATIONS[message.activation]
     call.collected = len(message.maps) + 1 if summed else message.hidden
     call.reach = 0.0 if message.edges is None else message.edges.reach or 0.0
     call.maps, call.graph = len(message.maps), native.adjacency(*native.structure_of(graph))
     widths = []
-    for number, (weight, bias) in enumerate(zip(weights[::2], weights[1::2], strict=True)):
+    pairs = zip(weights[::2], weights[1::2], learnt[::2], learnt[1::2], strict=True)
+    for number, (weight, bias, dweight, dbias) in enumerate(pairs):
         outputs, width = (next(t.shape[-1] for t in (a, b) if t is not None), 0) if weight is None else weight.shape
-        call.set_map(number, width, outputs, _at(weight), _at(bias))
+        call.set_map(number, width, outputs, *map(_at, (weight, bias, dweight, dbias)))
         widths.append(outputs)
-    call.set_inputs(_at(a), _at(b), _at(e_ij), _at(s_ij))
+    call.a, call.b, call.x, call.s = _at(a), _at(b), _at(e_ij), _at(s_ij)
     return call, widths
 
 
@@ -262,7 +268,7 @@ def _results(graph: Graph, message: Network[Any], summed: bool, tensors: Sequenc
     (call, widths), some = _arguments(graph, message, summed, given), next(t for t in given if t is not None)
     y = some.new_empty(graph.num_receivers, widths[call.collected - 1]) if call.collected else None
     r = None if summed else some.new_empty(graph.num_edges, widths[-1])
-    call.set_results(_at(y), _at(r))
+    call.y, call.r = _at(y), _at(r)
     library.network(DTYPES[some.dtype], call)
     return tuple(t for t in (y, r) if t is not None)
 
@@ -277,14 +283,13 @@ def _gradients(
 ) -> list[Tensor | None]:
     """Gradients to the wanted tensors."""
     given = [None if t is None else t.contiguous() for t in tensors]
-    (call, _), some = _arguments(graph, message, summed, given), next(t for t in given if t is not None)
     totals = [torch.zeros_like(t) if t is not None and want else None for t, want in zip(given, wanted, strict=True)]
-    a, b, e_ij, s_ij, *weights = totals
+    (call, _), some = _arguments(graph, message, summed, given, totals), next(t for t in given if t is not None)
+    a, b, e_ij, s_ij = totals[:4]
     dy, dr = d if len(d) == 2 else (d[0], None) if summed else (None, d[0])
     dy, dr = (None if t is None else t.contiguous() for t in (dy, dr))
-    call.set_gradients(_at(dy), _at(dr), _at(a), _at(b), _at(e_ij), _at(s_ij) if dr is not None else 0)
-    for number, (weight, bias) in enumerate(zip(weights[::2], weights[1::2], strict=True)):
-        call.set_map_gradient(number, _at(weight), _at(bias))
+    call.dy, call.dr = _at(dy), _at(dr)
+    call.da, call.db, call.dx, call.ds = _at(a), _at(b), _at(e_ij), 0 if dr is None else _at(s_ij)
     if b is not None:
         call.transpose = native.adjacency(*native.product_reverse_of(graph))
     library.network_gradient(DTYPES[some.dtype], call)

@@ -32,7 +32,7 @@ struct Attending {
   using Unit = Short<A, G>;  // a number for each head
 
   explicit Attending(const Attention& call)
-      : call(call), by_channel(Loops<S, G>::choose(call.channels)), by_value(Loops<S, G>::choose(call.values)),
+      : call(call), by_channel(call.channels), by_value(call.values),
         scale(A(call.scale)), slope(A(call.slope)), keep(A(1 / (1 - call.dropout))), dropout(call.dropout, call.seed),
         H(call.heads), C(call.channels), D(call.values), splits(call.score == ADDITIVE && call.positive),
         alike(call.v.data == call.k.data),
@@ -198,8 +198,8 @@ struct Attending {
 inline int64_t work_of(const Attention& call, int heads) { return int64_t(heads) * (call.channels + call.values + 16); }
 
 // Calls run(attending, piece, h) for every piece and every group of G heads.
-template <class S, int G, class Run>
-void for_pieces(const Attention& call, const Pieces& pieces, const Run& run) {
+template <class S, int G, class OfPiece>
+void for_pieces(const Attention& call, const Pieces& pieces, const OfPiece& run) {
   // Group by group: the heads' slices of all nodes stay in the cache more easily than whole rows do.
   over_items(call.threads, call.heads / G * pieces.count, [&](int64_t item, int) {
     Attending<S, G> attending(call);
@@ -208,8 +208,8 @@ void for_pieces(const Attention& call, const Pieces& pieces, const Run& run) {
 }
 
 // Calls run(attending, piece, h, part) for the parts of every row; a row without edges has one, or its share of one.
-template <class S, int G, class Run>
-void for_parts(const Attention& call, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const Run& run) {
+template <class S, int G, class OfPart>
+void for_parts(const Attention& call, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const OfPart& run) {
   if (bands.count == 1) {
     for_pieces<S, G>(call, pieces, [&](auto& some, int64_t piece, int h) {
       const int64_t stop = pieces.start(piece + 1);
@@ -222,21 +222,24 @@ void for_parts(const Attention& call, const Adjacency& graph, const Pieces& piec
     return;
   }
   for (int h = 0; h < call.heads; h += G)
-    by_band(call.threads, graph, pieces, bands, [&](int64_t piece, const auto& parts) {
+    by_band(call.threads, graph, pieces, bands, [&](int64_t piece, const Run& rows) {
       Attending<S, G> attending(call);
-      parts([&](const Part& part) { run(attending, piece, h, part); });
+      rows.each([&](const Part& part) { run(attending, piece, h, part); });
     });
 }
 
-// The largest group of heads that divides them and fits a vector.
+// The largest group of heads that divides them and fits a vector; of numbers other than floats 4 heads or 1.
 template <class S, template <class, int> class Kernel>
 void by_heads(const Attention& call) {
   constexpr int W = lanes<Sum<S>>;
   const int H = call.heads;
-  if (W >= 8 && H % 8 == 0) Kernel<S, W >= 8 ? 8 : W>::run(call);
-  else if (W >= 4 && H % 4 == 0) Kernel<S, W >= 4 ? 4 : W>::run(call);
-  else if (H % 2 == 0) Kernel<S, 2>::run(call);
-  else Kernel<S, 1>::run(call);
+  if constexpr (std::is_same_v<S, float> && W >= 8)
+    if (H % 8 == 0) return Kernel<S, 8>::run(call);
+  if constexpr (W >= 4)
+    if (H % 4 == 0) return Kernel<S, 4>::run(call);
+  if constexpr (std::is_same_v<S, float>)
+    if (H % 2 == 0) return Kernel<S, 2>::run(call);
+  Kernel<S, 1>::run(call);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -29,21 +29,51 @@ struct Part {
   int64_t ahead() const { return rows > 1 ? FURTHER : NEXT; }
 };
 
+// Rows that follow each other, or what lies of them in one band: of row + r the edges first[r] … last[r] - 1, whose neighbours and
+// numbers lie side by side.
+struct Run {
+  const int64_t* offsets;  // of row, row + 1, …
+  int64_t row, rows;
+  const int64_t *first, *last;
+  const int32_t *index, *edge;  // no edges' numbers where they are their own
+  int64_t known;                // neighbours that may be read
+  Reach reach;
+  bool start;  // the first band: a row without edges has a part too
+
+  Run(const Adjacency& graph, int64_t from, int64_t stop, Reach reach)
+      : offsets(graph.offsets + from), row(from), rows(stop - from), first(offsets), last(offsets + 1),
+        index(graph.index + *first), edge(graph.edge ? graph.edge + *first : nullptr), known(graph.edges - *first), reach(reach),
+        start(true) {}
+
+  // Calls of(part) for the part of each row that has one.
+  template <class Of>
+  EDGEWISE_INLINE void each(const Of& of) const {
+    for (int64_t r = 0, at = 0; r < rows; ++r) {
+      const int64_t count = last[r] - first[r];
+      const bool begins = first[r] == offsets[r];
+      if (count || (begins && start && first[r] == offsets[r + 1]))
+        of(Part{row + r, 1, first[r], last[r], index + at, known - at, reach, begins, edge ? edge + at : nullptr});
+      at += count;
+    }
+  }
+
+  // The first of the rows, which are taken away here.
+  Run take(int64_t some) {
+    Run taken = *this;
+    taken.rows = std::min(some, rows);
+    int64_t count = 0;
+    for (int64_t r = 0; r < taken.rows; ++r) count += last[r] - first[r];
+    offsets += taken.rows, row += taken.rows, rows -= taken.rows, first += taken.rows, last += taken.rows;
+    index += count, known -= count, edge = edge ? edge + count : nullptr;
+    return taken;
+  }
+};
+
 // How many rows from this one on are one part.
 inline int64_t together(const int64_t* offsets, int64_t row, int64_t end) {
   int64_t n = row;
   while (n < end && n - row < CHUNK && offsets[n + 1] - offsets[n] <= SHORT && offsets[n + 1] - offsets[row] <= CHUNK) ++n;
   return std::max<int64_t>(1, n - row);
-}
-
-// The parts of the rows from … stop - 1, one for each: run(part).
-template <class Run>
-EDGEWISE_INLINE void each_row(const Adjacency& graph, Reach reach, int64_t from, int64_t stop, const Run& run) {
-  for (int64_t i = from; i < stop; ++i) {
-    const int64_t first = graph.offsets[i];
-    run(Part{i, 1, first, graph.offsets[i + 1], graph.index + first, graph.edges - first, reach, true,
-             graph.edge ? graph.edge + first : nullptr});
-  }
 }
 
 // Neighbours in bands whose rows stay in the cache where all of them together would not: then each row is walked in parts, one
@@ -89,8 +119,7 @@ struct Bands {
   }
 };
 
-// Walks rows band by band: of_piece(piece, parts) for each piece of each band, where parts(run) calls run(part) for the part of each
-// row in the band, if it has edges there. A row without edges has one part, which is empty.
+// Calls of_piece(piece, run) for what lies of the rows of each piece in each band, band by band.
 template <class OfPiece>
 void by_band(int threads, const Adjacency& graph, const Pieces& pieces, const Bands& bands, const OfPiece& of_piece) {
   std::vector<int64_t> next(graph.offsets, graph.offsets + graph.rows);  // each row's first edge that was not walked
@@ -107,17 +136,11 @@ void by_band(int threads, const Adjacency& graph, const Pieces& pieces, const Ba
         ends[n - start] = to - graph.index;
         if (graph.edge) edge.insert(edge.end(), graph.edge + next[n], graph.edge + ends[n - start]);
       }
-      of_piece(piece, [&](const auto& run) EDGEWISE_INLINE_LAMBDA {
-        int64_t at = 0;
-        for (int64_t n = start; n < stop; ++n) {
-          const int64_t first = next[n], last = ends[n - start], known = int64_t(index.size()) - at;
-          const bool begins = first == graph.offsets[n], empty = begins && first == graph.offsets[n + 1] && band == 0;
-          if (first < last || empty)
-            run(Part{n, 1, first, last, index.data() + at, known, bands.reach, begins, graph.edge ? edge.data() + at : nullptr});
-          at += last - first;
-          next[n] = last;
-        }
-      });
+      Run run(graph, start, stop, bands.reach);
+      run.first = next.data() + start, run.last = ends.data(), run.index = index.data(), run.known = int64_t(index.size());
+      run.edge = graph.edge ? edge.data() : nullptr, run.start = band == 0;
+      of_piece(piece, run);
+      std::copy(ends.begin(), ends.end(), next.begin() + start);
     });
   }
 }

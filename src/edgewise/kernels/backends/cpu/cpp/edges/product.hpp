@@ -17,14 +17,12 @@ struct Multiplying {
   using A = Sum<S>;
   const Product& call;
   const Adjacency& g;
-  decltype(&dots<S, 1, 0>) dots_of;
   const int H, C;
   Numbers<A> y;
   A w[CHUNK];
 
   explicit Multiplying(const Product& call)
-      : call(call), g(call.graph), dots_of(for_channels<S>(call.channels, [](auto fixed) { return &dots<S, 1, fixed.value>; })),
-        H(call.heads), C(call.channels), y(size_t(H) * C) {}
+      : call(call), g(call.graph), H(call.heads), C(call.channels), y(size_t(H) * C) {}
 
   const S* row(const Matrix& x, int64_t b, int64_t n) const { return (const S*)x.data + b * x.batch_stride + n * x.row_stride; }
 
@@ -88,9 +86,8 @@ struct Multiplying {
   // The same for several heads with a weight each, whose numbers lie side by side.
   void gradient_of_heads(int64_t b, int64_t i) const {
     const int64_t first = g.offsets[i], last = g.offsets[i + 1];
-    for (int64_t e = first; e < last; ++e) prefetch(row(call.x, b, g.index[std::min(e + AHEAD, g.edges - 1)]), H * C * sizeof(S));
-    const auto x = [&](int64_t e) EDGEWISE_INLINE_LAMBDA { return row(call.x, b, g.index[first + e]); };
-    dots_of_heads<A>(row(call.g, b, i), x, C, last - first, H, C, (A*)call.out + (b * g.edges + first) * H);
+    const EdgeRows<A> rows{row(call.x, b, 0), call.x.row_stride, g.index + first, g.edges - 1 - first, H * C * sizeof(S)};
+    dots_of_heads<A>(last - first, H, (A*)call.out + (b * g.edges + first) * H, Operand<A>{row(call.g, b, i), C, rows, C, C});
   }
 
   // out_e = g_i · x_j for each head, or over all heads where they share one weight.
@@ -105,7 +102,7 @@ struct Multiplying {
       const int64_t n = std::min<int64_t>(CHUNK, last - e);
       std::fill_n(total, n, A(0));
       for (int h = 0; h < H; ++h) {
-        dots_of({y.data() + h * C, 0, nullptr, 0}, gathered(call.x, b, h, e, true), n, C, dot);
+        dots<S, 1, 0>({y.data() + h * C, 0, nullptr, 0}, gathered(call.x, b, h, e, true), n, C, dot);
         for (int64_t m = 0; m < n; ++m) total[m] += dot[m];
         if (call.weight_heads > 1)
           for (int64_t m = 0; m < n; ++m) put((S*)call.out + (b * g.edges + number_of(e + m)) * H + h, dot[m]);
@@ -223,7 +220,7 @@ void product(const Product& call) {
   const Pieces pieces = pieces_of(call);
   const Bands& bands = summing.bands;
   for (int64_t b = 0; bands.count > 1 && b < call.batch; ++b)
-    by_band(call.threads, call.graph, pieces, bands, [&](int64_t, const auto& parts) { summing.template run<false>(b, parts); });
+    by_band(call.threads, call.graph, pieces, bands, [&](int64_t, const Run& rows) { summing.run(b, rows); });
   if (bands.count == 1)
     over_graph(call, [&](int64_t b, int64_t from, int64_t to) { summing.run_rows(b, from, to); });
 }

@@ -62,9 +62,9 @@ struct Summing {
   }
 
   // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0.
-  // The part is Whole where it is all of its row.
-  template <Weights Kind, int B, bool Whole>
+  template <Weights Kind, int B>
   EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
+    y += part.row * call.y.row_stride;
     constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
     const int64_t count = part.last - part.first;
     const auto at = [=](int v) EDGEWISE_INLINE_LAMBDA { return v && v == B - 1 ? numbers - W : v * W; };
@@ -82,7 +82,7 @@ struct Summing {
     if (part.reach != Reach::CACHED) prefetch(y + NEXT * call.y.row_stride, numbers * sizeof(S));
     for (int64_t n = 0; part.reach == Reach::SCATTERED && n < count; ++n) prefetch_ahead<Kind>(part, x, weight, numbers, n);
     Vector<A> total[vectors] = {};
-    if (!Whole && !part.begins)
+    if (!part.begins)
       for (int v = 0; v < vectors; ++v) total[v] = columns(y, v);
     const int64_t long_part = count >= 4 * chains && chains > 1 ? count / chains : 0;
     if (long_part) {
@@ -96,7 +96,7 @@ struct Summing {
         for (int v = 0; v < vectors; ++v) total[v] += more[chain][v];
     }
     over_edges<Kind>(part, x, weight, numbers, long_part * chains, count, add(total));
-    const bool ends = Whole || ends_row(part);
+    const bool ends = ends_row(part);
     const A factor = ends ? factor_of(part) : A(1);
     for (int v = 0; v < vectors; ++v) {
       total[v] *= factor;
@@ -117,6 +117,7 @@ struct Summing {
   // Such vectors cross no more of the memory's lines than the columns do.
   template <Weights Kind, int N, int vectors>
   EDGEWISE_INLINE void few_columns(const Part& part, const S* x, const S* weight, S* y) const {
+    y += part.row * call.y.row_stride;
     using Columns = typename Few<A, N>::type;
     constexpr int chains = 4;
     const int64_t count = part.last - part.first;
@@ -160,83 +161,73 @@ struct Summing {
     }
   }
 
-  // Whether a part's columns are few, and then their sums.
-  template <Weights Kind>
-  EDGEWISE_INLINE bool few(const Part& part, const S* x, const S* weight, S* y) const {
-    const auto sums = [&](auto n, auto vectors) EDGEWISE_INLINE_LAMBDA {
-      few_columns<Kind, decltype(n)::value, decltype(vectors)::value>(part, x, weight, y);
-      return true;
+  // Calls each(block, c, numbers) for the loops that sum all columns between them, numbers of which begin at column c.
+  template <Weights Kind, class Each>
+  void over_blocks(const Each& each) const {
+    const auto few = [&](auto n, auto vectors) {
+      each(&Summing::of_rows<Kind, -decltype(n)::value, decltype(vectors)::value>, 0, width);
     };
+    const auto run = [&](auto vectors, int c, int numbers) {
+      each(&Summing::of_rows<Kind, decltype(vectors)::value, 1>, c, numbers);
+    };
+    constexpr std::integral_constant<int, 0> none;
     constexpr std::integral_constant<int, 1> one;
     constexpr std::integral_constant<int, 2> two;
-    if (width == 1) return sums(one, one);
-    if constexpr (std::is_same_v<S, A>) {
-      if (width >= W) return false;
-      if (width == 2) return sums(two, one);
-      if (width == 3) return sums(two, two);
-      if constexpr (W > 4) {
-        constexpr std::integral_constant<int, 4> four;
-        if (width == 4) return sums(four, one);
-        if (width < 8) return sums(four, two);
-      }
-      if constexpr (W > 8) {
-        constexpr std::integral_constant<int, 8> eight;
-        return width == 8 ? sums(eight, one) : sums(eight, two);
-      }
-    }
-    return false;
-  }
-
-  // Calls columns(c, vectors, numbers) for runs of columns that cover the width, each of which walks the part's edges once.
-  template <class Each>
-  EDGEWISE_INLINE void over_columns(const Part& part, const Each& columns) const {
-    const auto run = [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA { columns(c, vectors, decltype(vectors)::value * W); };
+    constexpr std::integral_constant<int, 4> four;
+    constexpr std::integral_constant<int, 8> eight;
+    if (width == 1) return few(one, one);
     int c = 0;
-    for (; c + 8 * W <= width; c += 8 * W) run(c, std::integral_constant<int, 8>{});
-    if (c + 4 * W < width) run(c, std::integral_constant<int, 4>{}), c += 4 * W;
-    const int left = width - c;
-    if (left > 3 * W) columns(c, std::integral_constant<int, 4>{}, left);
-    else if (left > 2 * W) columns(c, std::integral_constant<int, 3>{}, left);
-    else if (left > W) columns(c, std::integral_constant<int, 2>{}, left);
-    else if (left == W) run(c, std::integral_constant<int, 1>{});
-    else if (left && c && part.begins) run(width - W, std::integral_constant<int, 1>{});  // overlaps the one before
-    else if (left) columns(c, std::integral_constant<int, 0>{}, left);
+    if constexpr (std::is_same_v<S, float>) {
+      if (width < W) {
+        if (width <= 3) return width == 2 ? few(two, one) : few(two, two);
+        if constexpr (W > 4)
+          if (width < 8) return width == 4 ? few(four, one) : few(four, two);
+        if constexpr (W > 8) return width == 8 ? few(eight, one) : few(eight, two);
+      }
+      for (; c + 8 * W <= width; c += 8 * W) run(eight, c, 8 * W);
+      if (c + 4 * W < width) run(four, c, 4 * W), c += 4 * W;
+      if (width - c > 3 * W) return run(four, c, width - c);
+      if (width - c > 2 * W) return run(std::integral_constant<int, 3>{}, c, width - c);
+      if (width - c > W) return run(two, c, width - c);
+    }
+    for (; c + 4 * W <= width; c += 4 * W) run(four, c, 4 * W);
+    for (; c + W <= width; c += W) run(one, c, W);
+    if (c < width) run(none, c, width - c);
   }
 
-  template <Weights Kind, int Fixed, bool Whole>
-  EDGEWISE_INLINE void row(int64_t b, const Part& part) const {
-    for (int h = 0; h < (per == 1 || each ? 1 : call.heads); ++h) {
-      const S* x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
-      S* y = (S*)call.y.data + b * call.y.batch_stride + part.row * call.y.row_stride + int64_t(h) * width;
-      const S* weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
-      if (!Fixed && few<Kind>(part, x, weight, y)) continue;
-      const auto of_column = [&](int c) { return Kind == Weights::EACH ? weight + c : weight; };
-      const auto columns = [&](int c, auto vectors, int numbers) EDGEWISE_INLINE_LAMBDA {
-        block<Kind, decltype(vectors)::value, Whole>(part, x + c, of_column(c), y + c, numbers);
-      };
-      if constexpr (Fixed) by_column<A, Fixed>(width, [&](int c, auto size) EDGEWISE_INLINE_LAMBDA { columns(c, size, size.value * W); });
-      else over_columns(part, columns);
+  // Some columns of some rows: B vectors, or those of few columns.
+  template <Weights Kind, int B, int vectors>
+  void of_rows(const Run& rows, const S* x, const S* weight, S* y, int numbers) const {
+    rows.each([&](const Part& part) EDGEWISE_INLINE_LAMBDA {
+      if constexpr (B < 0) few_columns<Kind, -B, vectors>(part, x, weight, y);
+      else block<Kind, B>(part, x, weight, y, numbers);
+    });
+  }
+
+  // Where columns take several loops, a few rows at a time: what these read stays near by from loop to loop.
+  template <Weights Kind>
+  void run_kind(int64_t b, Run rows) const {
+    const int heads = per == 1 || each ? 1 : call.heads;
+    const int64_t some = heads == 1 && width <= (std::is_same_v<S, float> ? 8 : 4) * W ? rows.rows : 8;
+    while (rows.rows > 0) {
+      const Run now = rows.take(some);
+      for (int h = 0; h < heads; ++h) {
+        const S* const x = (const S*)call.x.data + b * call.x.batch_stride + int64_t(h) * width;
+        S* const y = (S*)call.y.data + b * call.y.batch_stride + int64_t(h) * width;
+        const S* const weight = Kind == Weights::NONE ? nullptr : (const S*)call.weight + b * call.weight_batch_stride + h;
+        over_blocks<Kind>([&](auto loop, int c, int numbers) {
+          (this->*loop)(now, x + c, Kind == Weights::EACH ? weight + c : weight, y + c, numbers);
+        });
+      }
     }
   }
 
-  // parts(run) calls run(part) for some parts of the graph's rows.
-  template <bool Whole, class Parts>
-  void run(int64_t b, const Parts& parts) const {
-    const auto of = [&](auto kind, auto fixed) {
-      parts([&](const Part& part) EDGEWISE_INLINE_LAMBDA { row<kind.value, fixed.value, Whole>(b, part); });
-    };
-    const auto by_kind = [&](auto fixed) {
-      if (!call.weight) of(std::integral_constant<Weights, Weights::NONE>{}, fixed);
-      else if (each) of(std::integral_constant<Weights, Weights::EACH>{}, fixed);
-      else of(std::integral_constant<Weights, Weights::ONE>{}, fixed);
-    };
-    if (std::is_same_v<S, float> && width == 16) by_kind(std::integral_constant<int, 16>{});
-    else if (std::is_same_v<S, float> && width == 64) by_kind(std::integral_constant<int, 64>{});
-    else by_kind(std::integral_constant<int, 0>{});
+  void run(int64_t b, const Run& rows) const {
+    if (!call.weight) run_kind<Weights::NONE>(b, rows);
+    else if (each) run_kind<Weights::EACH>(b, rows);
+    else run_kind<Weights::ONE>(b, rows);
   }
-  void run_rows(int64_t b, int64_t from, int64_t to) const {
-    run<true>(b, [&](const auto& run) EDGEWISE_INLINE_LAMBDA { each_row(g, reach, from, to, run); });
-  }
+  void run_rows(int64_t b, int64_t from, int64_t to) const { run(b, Run(g, from, to, reach)); }
 };
 
 }  // namespace edgewise::EDGEWISE_ISA

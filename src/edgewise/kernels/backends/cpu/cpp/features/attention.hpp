@@ -68,37 +68,29 @@ struct Featured {
   HeadRows<const A> given(const A* rows) const { return {rows, int64_t(H) * wide, wide}; }
   HeadRows<const A> given(const Matrix& x, int64_t n, int each) const { return {row(x, n), x.row_stride, each}; }
 
-  // The rows of x at the other ends of edges from `first` on; prefetches the one AHEAD of each.
-  auto looked_up(const Adjacency& graph, int64_t first, const Matrix& x, int each) const {
-    return [start = row(x, 0), index = graph.index + first, stride = x.row_stride, last = graph.edges - 1 - first,
-            bytes = H * each * sizeof(A)](int64_t e) EDGEWISE_INLINE_LAMBDA -> const A* {
-      prefetch(start + index[std::min(e + AHEAD, last)] * stride, bytes);
-      return start + index[e] * stride;
-    };
+  // The rows of x at the other ends of edges from `first` on, and the features of these.
+  EdgeRows<A> looked_up(const Adjacency& graph, int64_t first, const Matrix& x, int each) const {
+    return {row(x, 0), x.row_stride, graph.index + first, graph.edges - 1 - first, H * each * sizeof(A)};
   }
+  EdgeRows<A> of_edges(int64_t first) const { return {features(first), R}; }
 
   // out_eh = own_h · x_jh, and other_h · x_ij where there is one, of a receiver's edges.
   void dots(const A* own, const Matrix& x, int each, const A* other, int64_t first, int64_t n, A* out) const {
-    const auto of_sender = looked_up(call.graph, first, x, each);
-    const auto of_edge = [edges = features(first), R = R](int64_t e) EDGEWISE_INLINE_LAMBDA { return edges + e * R; };
-    const Operand<A, decltype(of_sender)> nodes{own, each, of_sender, each, each};
-    if (other) dots_of_heads<A>(n, H, out, nodes, Operand<A, decltype(of_edge)>{other, wide, of_edge, 0, R});
+    const Operand<A> nodes{own, each, looked_up(call.graph, first, x, each), each, each};
+    if (other) dots_of_heads<A>(n, H, out, nodes, Operand<A>{other, wide, of_edges(first), 0, R});
     else dots_of_heads<A>(n, H, out, nodes);
   }
 
   // out_h = Σ_e w_eh x_jh of a row's edges.
-  template <class Weight>
-  void sums(const Adjacency& graph, const Weight& weight_of, const Matrix& x, int each, int64_t first, int64_t n, A* out) const {
-    if (n) sums_of_heads<A>(weight_of, looked_up(graph, first, x, each), each, n, H, each, out, each);
+  void sums(const Adjacency& graph, const EdgeRows<A>& weights, const Matrix& x, int each, int64_t first, int64_t n, A* out) const {
+    if (n) sums_of_heads<A>(weights, looked_up(graph, first, x, each), each, n, H, each, out, each);
     else std::fill_n(out, H * each, A(0));
   }
 
   // out_h = Σ_e w_eh x_ij of a receiver's edges.
-  template <class Weight>
-  void sums_of_features(const Weight& weight_of, int64_t first, int64_t n, A* out) const {
-    if (n == 0) std::fill_n(out, H * wide, A(0));
-    const auto of_edge = [edges = features(first), R = R](int64_t e) EDGEWISE_INLINE_LAMBDA { return edges + e * R; };
-    if (n) sums_of_heads<A>(weight_of, of_edge, 0, n, H, R, out, wide);
+  void sums_of_features(const EdgeRows<A>& weights, int64_t first, int64_t n, A* out) const {
+    if (n) sums_of_heads<A>(weights, of_edges(first), 0, n, H, R, out, wide);
+    else std::fill_n(out, H * wide, A(0));
   }
 
   // The weights of a row's edges after dropout.
@@ -147,9 +139,9 @@ struct Featured {
   void add_up(int64_t from, int64_t to, A* weights) {
     const auto of = [&](int64_t i, int64_t r, int64_t first, int64_t n) {
       softmax.forward(weights + first * H, n, H, weights + first * H, exponentials);
-      const auto weight_of = [w = kept(weights + first * H, first, n), H = H](int64_t e) EDGEWISE_INLINE_LAMBDA { return w + e * H; };
-      sums(call.graph, weight_of, call.v, D, first, n, row(call.y, i));
-      if (values) sums_of_features(weight_of, first, n, z + r * H * wide);
+      const EdgeRows<A> w{kept(weights + first * H, first, n), H};
+      sums(call.graph, w, call.v, D, first, n, row(call.y, i));
+      if (values) sums_of_features(w, first, n, z + r * H * wide);
     };
     const auto after = [&](int64_t block, int64_t count) {
       const HeadRows<A> y{row(call.y, block), call.y.row_stride, D};
@@ -177,8 +169,7 @@ struct Featured {
         std::memcpy(out, w + e * H, H * sizeof(A)), std::memcpy(out + H, ds.data() + e * H, H * sizeof(A));
       }
       if (call.dbias && n) std::memcpy(numbers(call.dbias, first), ds.data(), n * H * sizeof(A));
-      const auto weight_of = [=, H = H](int64_t e) EDGEWISE_INLINE_LAMBDA { return w + e * H; };
-      if (dmap) sums_of_features(weight_of, first, n, z + r * H * wide);
+      if (dmap) sums_of_features({w, H}, first, n, z + r * H * wide);
       if (call.dx) to_features(r, w, first, n);
     };
     const auto after = [&](int64_t block, int64_t count) {
@@ -190,7 +181,7 @@ struct Featured {
   // dq; adds the gradient to the keys' map.
   void to_queries(int64_t from, int64_t to, const A* both, A* dmap) {
     const auto of = [&](int64_t i, int64_t r, int64_t first, int64_t n) {
-      const auto ds_of = [=, H = H](int64_t e) EDGEWISE_INLINE_LAMBDA { return both + ((first + e) * 2 + 1) * H; };
+      const EdgeRows<A> ds_of{both + (first * 2 + 1) * H, 2 * H};
       sums(call.graph, ds_of, call.k, C, first, n, row(call.dq, i));
       if (keys) sums_of_features(ds_of, first, n, du + r * H * wide);
     };
@@ -228,11 +219,8 @@ struct Featured {
     const Adjacency& graph = call.transpose;
     for (int64_t j = from; j < to; ++j) {
       const int64_t first = graph.offsets[j], n = graph.offsets[j + 1] - first;
-      const int32_t* const edge = graph.edge + first;
-      const auto number_of = [=, H = H](int64_t e) EDGEWISE_INLINE_LAMBDA { return both + (int64_t(e) * 2 + part) * H; };
-      for (int64_t t = first; t < first + n; ++t)
-        prefetch(number_of(graph.edge[std::min(t + AHEAD, graph.edges - 1)]), H * sizeof(A));
-      sums(graph, [=](int64_t e) EDGEWISE_INLINE_LAMBDA { return number_of(edge[e]); }, y, each, first, n, row(dx, j));
+      const EdgeRows<A> weights{both + part * H, 2 * H, graph.edge + first, graph.edges - 1 - first, H * sizeof(A)};
+      sums(graph, weights, y, each, first, n, row(dx, j));
     }
   }
 

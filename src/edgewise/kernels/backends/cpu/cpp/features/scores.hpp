@@ -33,7 +33,7 @@ struct Scoring : Tiles<A, Call> {
           word[start / 64] = bits;
         }
       }
-      dots_of_heads<A>(r, [&](int64_t e) { return z + e * wide; }, C, count, H, C, scores(call.s, first));
+      dots_of_heads<A>(count, H, scores(call.s, first), Operand<A>{r, C, {z, wide}, C, C});
     });
   }
 

@@ -117,19 +117,19 @@ struct FeaturedAttention {
 };
 
 struct FeaturesTable {  // none for bfloat16
-  void (*dots[DTYPES])(const Vectors&);    // out [batch, E, heads] = u_i · x_ij
-  void (*sums[DTYPES])(const Vectors&);    // out [batch, I, heads, channels] = Σ_j w_ij x_ij
-  void (*spread[DTYPES])(const Vectors&);  // out [batch, E, vectors, channels] = w_ij u_i, summed over heads that share
-  void (*softmax[DTYPES])(const Softmax&);
-  void (*ends[DTYPES])(const Ends&);
-  void (*activations[DTYPES])(const Activations&);
-  void (*activations_gradient[DTYPES])(const Activations&);
-  void (*scores[DTYPES])(const Scores&);
-  void (*scores_gradient[DTYPES])(const Scores&);
+  void (*edge_dots[DTYPES])(const Vectors&);    // out [batch, E, heads] = u_i · x_ij
+  void (*edge_sums[DTYPES])(const Vectors&);    // out [batch, I, heads, channels] = Σ_j w_ij x_ij
+  void (*edge_spread[DTYPES])(const Vectors&);  // out [batch, E, vectors, channels] = w_ij u_i, summed over heads that share
+  void (*edge_softmax[DTYPES])(const Softmax&);
+  void (*edge_ends[DTYPES])(const Ends&);
+  void (*edge_activations[DTYPES])(const Activations&);
+  void (*edge_activations_gradient[DTYPES])(const Activations&);
+  void (*edge_scores[DTYPES])(const Scores&);
+  void (*edge_scores_gradient[DTYPES])(const Scores&);
   void (*by_heads[DTYPES])(const Heads&);
   void (*by_heads_gradient[DTYPES])(const Heads&);
-  void (*attention[DTYPES])(const FeaturedAttention&);
-  void (*attention_gradient[DTYPES])(const FeaturedAttention&);
+  void (*attend_features[DTYPES])(const FeaturedAttention&);
+  void (*attend_features_gradient[DTYPES])(const FeaturedAttention&);
 };
 
 }  // namespace edgewise

@@ -52,7 +52,7 @@ struct Tiles {
   const int64_t b;
   const int D, R, wide, words;
   Numbers<A> room;
-  A *z, *inputs, *nothing;  // [SOME, wide], [SOME, wide inputs], [wide] zeros
+  A *z, *u, *inputs, *nothing;  // [SOME, wide] twice, [SOME, wide inputs], [wide] zeros
   const A* given = nullptr;  // the features of a tile's edges, `apart` numbers from each other
   int64_t apart = 0, own[SOME], first = 0;
   int count = 0;
@@ -60,9 +60,9 @@ struct Tiles {
   Tiles(const Call& call, const Packed<A>& map, bool backward, int64_t b)
       : call(call), map(map), graph(backward ? call.transpose : call.graph), backward(backward), b(b), D(call.width),
         R(call.inputs), wide(map.wide_outputs), words((D + 63) / 64),
-        room(size_t(SOME) * (wide + map.wide_inputs) + wide) {
-    z = room.data();
-    inputs = z + SOME * wide, nothing = inputs + SOME * map.wide_inputs;
+        room(size_t(SOME) * (2 * wide + map.wide_inputs) + wide) {
+    z = room.data(), u = z + SOME * wide;
+    inputs = u + SOME * wide, nothing = inputs + SOME * map.wide_inputs;
   }
 
   const A* row(const Matrix& x, int64_t n) const { return (const A*)x.data + b * x.batch_stride + n * x.row_stride; }

@@ -39,25 +39,16 @@ struct Along {
   const A* x(int64_t b, int64_t e) const { return (const A*)call.x + b * call.x_batch_stride + e * call.x_row_stride; }
 
   void dots(int64_t b, int64_t i, int64_t first, int64_t last) const {
-    A* const out = (A*)call.out + (b * call.graph.edges + first) * H;
-    const int apart = G == 1 ? 0 : C;
-    const int32_t* index = call.graph.index;
-    if (!index) {
-      const A* from = x(b, first);
-      dots_of_heads<A>(u(b, i), [&](int64_t e) { return from + e * call.x_row_stride; }, apart, last - first, H, C, out);
-      return;
-    }
-    for (int64_t e = first; e < last; ++e)
-      prefetch(x(b, index[std::min(e + AHEAD, call.graph.edges - 1)]), G * C * sizeof(A));
-    dots_of_heads<A>(u(b, i), [&](int64_t e) { return x(b, index[first + e]); }, apart, last - first, H, C, out);
+    const Adjacency& graph = call.graph;
+    EdgeRows<A> rows{x(b, graph.index ? 0 : first), call.x_row_stride};
+    if (graph.index) rows.index = graph.index + first, rows.last = graph.edges - 1 - first, rows.bytes = G * C * sizeof(A);
+    A* const out = (A*)call.out + (b * graph.edges + first) * H;
+    dots_of_heads<A>(last - first, H, out, Operand<A>{u(b, i), C, rows, G == 1 ? 0 : C, C});
   }
 
   void sums(int64_t b, int64_t i, int64_t first, int64_t last) const {
-    const A *const weights = w(b, first), *const vectors = x(b, first);
-    const auto weight_of = [=, heads = H](int64_t e) { return weights + e * heads; };
-    const auto vector_of = [=, apart = call.x_row_stride](int64_t e) { return vectors + e * apart; };
     A* const out = (A*)call.out + (b * call.graph.rows + i) * H * C;
-    sums_of_heads<A>(weight_of, vector_of, G == 1 ? 0 : C, last - first, H, C, out, C);
+    sums_of_heads<A>({w(b, first), H}, {x(b, first), call.x_row_stride}, G == 1 ? 0 : C, last - first, H, C, out, C);
   }
 
   void spread(int64_t b, int64_t i, int64_t first, int64_t last) const {
@@ -79,16 +70,12 @@ struct Along {
 template <class A, int G>
 struct ByHeads {
   static constexpr int W = lanes<A>;
-  using Unit = Short<A, G == 3 ? 4 : G>;  // a number for each of some heads
+  using Unit = Short<A, G>;  // a number for each of some heads
 
   static Unit unit(const A* p) {
-    if constexpr (G == 3) {
-      return Unit{p[0], p[1], p[2], 0};
-    } else {
-      Unit x;
-      std::memcpy(&x, p, sizeof x);
-      return x;
-    }
+    Unit x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
   }
   static void put_unit(A* p, Unit x) { std::memcpy(p, &x, G * sizeof(A)); }
 
@@ -159,12 +146,10 @@ struct ByHeads {
   }
 };
 
-// Calls of(group) with the largest group of heads that divides them and fits a vector.
+// Calls of(group) with the largest group of heads, 4 or 2, that divides them and fits a vector; else one head.
 template <class A, class Of>
 auto for_group(int heads, const Of& of) {
-  if (heads % 8 == 0) return of(std::integral_constant<int, lanes<A> < 8 ? lanes<A> : 8>{});
   if (heads % 4 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? lanes<A> : 4>{});
-  if (heads % 3 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? 1 : 3>{});
   if (heads % 2 == 0) return of(std::integral_constant<int, 2>{});
   return of(std::integral_constant<int, 1>{});
 }

@@ -1,6 +1,8 @@
 // The activations of networks on edges, with their slopes.
 #pragma once
 
+#include <algorithm>
+
 #include "network/table.hpp"
 #include "simd.hpp"
 
@@ -56,6 +58,34 @@ EDGEWISE_INLINE void activate(Vector<A> z, Vector<A> e, Vector<A>& u, Vector<A>&
     logarithm_and_inverse<A>(e, softplus, gate);
     u = (z < 0 ? Vector<A>{} : z) + (softplus - A(0.69314718055994530942));
     slope = z < 0 ? e * gate : gate;
+  }
+}
+
+// In two passes over a few vectors: both chains of operations together are longer than what a processor looks ahead.
+template <int Kind, class A>
+EDGEWISE_INLINE void activate_all(size_t numbers, const A* z, A* value, A* slope) {
+  constexpr size_t SOME = 16 * lanes<A>;
+  alignas(64) A e[SOME];
+  for (size_t start = 0; start < numbers; start += SOME) {
+    const size_t end = std::min(start + SOME, numbers);
+    for (size_t n = start; Kind != RELU && n < end; n += lanes<A>) store(e + n - start, decay<Kind, A>(load(z + n)));
+    for (size_t n = start; n < end; n += lanes<A>) {
+      Vector<A> u, steep;
+      activate<Kind, A>(load(z + n), Kind == RELU ? Vector<A>{} : load(e + n - start), u, steep);
+      if (value) store(value + n, u);
+      if (slope) store(slope + n, steep);
+    }
+  }
+}
+
+// σ(z) and σ'(z) of whole vectors, each if it is wanted; either may take the place of z.
+template <class A>
+EDGEWISE_APART void activate_tile(int kind, size_t numbers, const A* z, A* value, A* slope) {
+  switch (kind) {
+    case RELU: return activate_all<RELU>(numbers, z, value, slope);
+    case SILU: return activate_all<SILU>(numbers, z, value, slope);
+    case SIGMOID: return activate_all<SIGMOID>(numbers, z, value, slope);
+    default: return activate_all<SHIFTED_SOFTPLUS>(numbers, z, value, slope);
   }
 }
 

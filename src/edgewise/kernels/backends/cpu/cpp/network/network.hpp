@@ -199,32 +199,11 @@ struct Running {
     for (; c < width; ++c) to[c] += from[c];
   }
 
-  // In two passes over a few vectors: both chains of operations together are longer than what a processor looks ahead.
-  template <int Kind>
-  void activate_tile(int l) {
-    constexpr size_t SOME = 16 * W;
-    const size_t numbers = size_t(count) * map(l - 1).wide_outputs;
-    alignas(64) A e[SOME];
-    for (size_t start = 0; start < numbers; start += SOME) {
-      const size_t end = std::min(start + SOME, numbers);
-      for (size_t n = start; Kind != RELU && n < end; n += W) store(e + n - start, decay<Kind, A>(load(z + n)));
-      for (size_t n = start; n < end; n += W) {
-        Vector<A> value, steep;
-        activate<Kind, A>(load(z + n), Kind == RELU ? Vector<A>{} : load(e + n - start), value, steep);
-        store(u[l] + n, value);
-        if (learning) store(slope[l] + n, steep);
-      }
-    }
-  }
-
   // All activations, and z behind the last map unless nothing reads it.
   void forward() {
     begin();
     for (int l = 1; l <= last; ++l) {
-      if (call.activation == RELU) activate_tile<RELU>(l);
-      else if (call.activation == SILU) activate_tile<SILU>(l);
-      else if (call.activation == SIGMOID) activate_tile<SIGMOID>(l);
-      else activate_tile<SHIFTED_SOFTPLUS>(l);
+      activate_tile<A>(call.activation, size_t(count) * map(l - 1).wide_outputs, z, u[l], learning ? slope[l] : nullptr);
       if (l > call.maps || (l == last && learning && !call.ds)) return;
       const Packed<A>& to = map(l);
       add_product(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z, to.wide_outputs, to.bias.data());

@@ -33,12 +33,12 @@ inline void Tiles<S>::prepare(int64_t b, int h, const Panel& panel, const Gradie
 template <class S>
 template <int N>
 inline void Tiles<S>::add_gradients(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k,
-                                    Rows v, const Gradient& of, const uint32_t* bits, A* s, A* ds, A* dk, A* dv, A* q_room, A* dy_room) const {
+                                    Rows v, const Gradient& of, A* s, A* ds, A* dk, A* dv, A* q_room, A* dy_room) const {
   const int64_t count = last - first;
   multiply<A, N, Start::ZERO, false>(k.x, k.stride, count, of.q, N * W, C, s, N * W);
   multiply<A, N, Start::ZERO, false>(v.x, v.stride, count, of.dy, N * W, D, ds, N * W);
   if (call.bias) with_bias<N, false>(b, h, panel, r, first, last, s);
-  mask<N>(s, panel, r, first, last, bits);
+  mask<N>(s, panel, r, first, last);
   Vector<A> lse[N], delta[N];
   for (int n = 0; n < N; ++n) lse[n] = load(of.lse + n * W), delta[n] = load(of.delta + n * W);
   const auto weights = [&](const auto& survival) EDGEWISE_INLINE_LAMBDA {
@@ -85,8 +85,7 @@ inline void Tiles<S>::write_dq(int64_t b, int h, const Panel& panel, const A* dq
 template <class S>
 inline void Tiles<S>::backward(int64_t b, int h, const Piece& piece, const std::vector<SenderTile>& tiles, A* partials) {
   const int64_t panels = piece.last_panel - piece.first_panel, of_panel = gradient_room();
-  A* at = start(panels * of_panel + most * (4 * W + 2 * (C_whole + D_whole) + 1) + 2 * W * (C_whole + D_whole) + 272);
-  uint32_t* bits = (uint32_t*)take(at, most);
+  A* at = start(panels * of_panel + most * (4 * W + 2 * (C_whole + D_whole)) + 2 * W * (C_whole + D_whole) + 256);
   A *s = take(at, most * 2 * W), *ds = take(at, most * 2 * W);
   A *k_room = take(at, most * C_whole), *v_room = take(at, most * D_whole);
   A *dk = take(at, most * C_whole), *dv = take(at, most * D_whole);
@@ -116,14 +115,11 @@ inline void Tiles<S>::backward(int64_t b, int h, const Piece& piece, const std::
           ready[n - piece.first_panel] = 1;
           panel.vectors == 2 ? prepare<2>(b, h, panel, of) : prepare<1>(b, h, panel, of);
         }
-        over_senders(panel, from, to, bits, [&](int64_t from, int64_t to, const uint32_t* edges) {
-          const int64_t skip = from - tile.first;
-          const Rows some_k{k.x + skip * k.stride, k.stride}, some_v{v.x + skip * v.stride, v.stride};
-          A *some_dk = dk + skip * C_whole, *some_dv = dv + skip * D_whole;
-          panel.vectors == 2
-              ? add_gradients<2>(b, h, panel, r, from, to, some_k, some_v, of, edges, s, ds, some_dk, some_dv, q_room, dy_room)
-              : add_gradients<1>(b, h, panel, r, from, to, some_k, some_v, of, edges, s, ds, some_dk, some_dv, q_room, dy_room);
-        });
+        const int64_t skip = from - tile.first;
+        const Rows some_k{k.x + skip * k.stride, k.stride}, some_v{v.x + skip * v.stride, v.stride};
+        A *some_dk = dk + skip * C_whole, *some_dv = dv + skip * D_whole;
+        panel.vectors == 2 ? add_gradients<2>(b, h, panel, r, from, to, some_k, some_v, of, s, ds, some_dk, some_dv, q_room, dy_room)
+                           : add_gradients<1>(b, h, panel, r, from, to, some_k, some_v, of, s, ds, some_dk, some_dv, q_room, dy_room);
       }
     write(dk, C_whole, senders, C, A(call.scale), call.dk, b, tile.first, h * C);
     write(dv, D_whole, senders, D, A(1), call.dv, b, tile.first, h * D);

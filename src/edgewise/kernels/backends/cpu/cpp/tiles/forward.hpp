@@ -11,12 +11,11 @@ template <class S>
 template <int N>
 inline void Tiles<S>::begin(int64_t b, int h, const Panel& panel, const Softmax& of) const {
   to_lanes<N, S>(rows(call.q, b, panel.row, h * C), panel.count, C, A(call.scale * TO_BASE<A>), of.q);
-  if (call.words && !plan.alone) check({of.q, 0}, 1, N * W * C);
   for (int i = 0; i < N * W; ++i) of.top[i] = LOWEST, of.total[i] = 0;
   for (int i = 0; i < D * N * W; ++i) of.y[i] = 0;
 }
 
-// Numbers of pairs outside the graph, which are multiplied by 0. With bits a panel and a tile have been looked at whole.
+// Numbers of pairs outside the graph, which are multiplied by 0.
 template <class S>
 template <int N>
 inline void Tiles<S>::check_masked(const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
@@ -33,12 +32,12 @@ inline void Tiles<S>::check_masked(const Panel& panel, int64_t r, int64_t first,
 template <class S>
 template <int N>
 inline void Tiles<S>::attend(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
-                             const Softmax& of, const uint32_t* bits, A* s) const {
+                             const Softmax& of, A* s) const {
   const int64_t count = last - first;
   multiply<A, N, Start::ZERO, false>(k.x, k.stride, count, of.q, N * W, C, s, N * W);
   if (call.bias) with_bias<N, false>(b, h, panel, r, first, last, s);
-  mask<N>(s, panel, r, first, last, bits);
-  if (!bits) check_masked<N>(panel, r, first, last, k, v, of);
+  mask<N>(s, panel, r, first, last);
+  check_masked<N>(panel, r, first, last, k, v, of);
   Vector<A> top[N], total[N], shrink[N];
   for (int n = 0; n < N; ++n) top[n] = load(of.top + n * W);
   for (int64_t j = 0; j < count; ++j)
@@ -83,8 +82,7 @@ inline void Tiles<S>::finish(int64_t b, int h, const Panel& panel, const Softmax
 
 template <class S>
 inline void Tiles<S>::forward(int64_t b, int h, PanelRange tile) {
-  A* at = start(PANELS * int64_t(2 * W * (C + D + 2) + 64) + most * (2 * W + C_whole + D_whole + 1) + 80);
-  uint32_t* bits = (uint32_t*)take(at, most);
+  A* at = start(PANELS * int64_t(2 * W * (C + D + 2) + 64) + most * (2 * W + C_whole + D_whole) + 64);
   A *s = take(at, most * 2 * W), *k_room = take(at, most * C_whole), *v_room = take(at, most * D_whole);
   Softmax of[PANELS];
   const int64_t panels = tile.last - tile.first;
@@ -103,17 +101,14 @@ inline void Tiles<S>::forward(int64_t b, int h, PanelRange tile) {
       const int64_t end = std::min(j + most, last);
       const Rows k = read(call.k, b, j, end - j, h * C, C, panels == 1, k_room);
       const Rows v = read(call.v, b, j, end - j, h * D, D, panels == 1, v_room);
-      if (call.words && !plan.alone) check(k, end - j, C), check(v, end - j, D);
       for (int64_t n = 0; n < panels; ++n) {
         const Panel& panel = plan.panels[tile.first + n];
         const Span& span = plan.span(tile.first + n, r);
         const int64_t from = std::max(j, span.first), to = std::min(end, span.last);
         if (from >= to) continue;
-        over_senders(panel, from, to, bits, [&](int64_t from, int64_t to, const uint32_t* edges) {
-          const Rows some_k{k.x + (from - j) * k.stride, k.stride}, some_v{v.x + (from - j) * v.stride, v.stride};
-          panel.vectors == 2 ? attend<2>(b, h, panel, r, from, to, some_k, some_v, of[n], edges, s)
-                             : attend<1>(b, h, panel, r, from, to, some_k, some_v, of[n], edges, s);
-        });
+        const Rows some_k{k.x + (from - j) * k.stride, k.stride}, some_v{v.x + (from - j) * v.stride, v.stride};
+        panel.vectors == 2 ? attend<2>(b, h, panel, r, from, to, some_k, some_v, of[n], s)
+                           : attend<1>(b, h, panel, r, from, to, some_k, some_v, of[n], s);
       }
     }
   }

@@ -6,7 +6,7 @@
 namespace edgewise {
 
 // y_i = Σ_j softmax_j(scale · q_i·k_j + b_ij) v_j over starts[i, r] <= j < stops[i, r]: ascending, disjoint intervals.
-// With an order, number n among receivers and among senders is row order[n]. With words, only their pairs are edges.
+// With an order, number n among receivers and among senders is row order[n].
 struct Tiling {
   int threads = 1;
   int64_t batch = 1;
@@ -16,13 +16,6 @@ struct Tiling {
   int64_t receivers = 0, senders = 0, ranges = 1;
   const int64_t *starts = nullptr, *stops = nullptr;  // [receivers, ranges]
   const int64_t* order = nullptr;
-  // Bit i % 32 of a word says whether receiver i has an edge to sender j. The words of receivers 32 b .. 32 b + 31 begin
-  // at words[block.at], for sender block.first.
-  struct Block {
-    int64_t first, last, at;
-  };
-  const uint32_t* words = nullptr;  // without a bias
-  const Block* blocks = nullptr;  // [receivers / 32, rounded up]
   // b_ij = bias[b, h, places[i, r] + j], of `pairs` for each head. Its gradient [parts, H, pairs] is summed over each of
   // the parts, of about the same size, that the batch is cut in.
   const int64_t* places = nullptr;  // [receivers, ranges]
@@ -38,8 +31,8 @@ struct Tiling {
 
 struct TilesTable {
   int64_t (*pairs)(const Tiling&);  // inside the tiles, those included which are masked
-  void (*attend[DTYPES])(const Tiling&);
-  void (*attend_gradient[DTYPES])(const Tiling&);
+  void (*attend_tiles[DTYPES])(const Tiling&);
+  void (*attend_tiles_gradient[DTYPES])(const Tiling&);
 };
 
 }  // namespace edgewise

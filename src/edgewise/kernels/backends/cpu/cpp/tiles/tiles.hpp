@@ -130,38 +130,6 @@ struct Tiles {
     }
   }
 
-  // For senders first .. last - 1 which receivers of a panel have an edge to each, a bit for a lane; whether any has.
-  bool edges_of(const Panel& panel, int64_t first, int64_t last, uint32_t* bits) const {
-    const uint32_t lanes = panel.count < 32 ? (uint32_t(1) << panel.count) - 1 : ~uint32_t(0);
-    const int shift = int(panel.row % 32);
-    std::fill_n(bits, last - first, 0);
-    const auto add = [&](const Tiling::Block& block, const auto& moved) {
-      const uint32_t* words = call.words + block.at - block.first;
-      for (int64_t j = std::max(first, block.first); j < std::min(last, block.last); ++j) bits[j - first] |= moved(words[j]);
-    };
-    const Tiling::Block* block = call.blocks + panel.row / 32;
-    add(*block, [&](uint32_t word) { return word >> shift & lanes; });
-    if (shift + panel.count > 32) add(block[1], [&](uint32_t word) { return word << (32 - shift) & lanes; });
-    uint32_t any = 0;
-    for (int64_t j = 0; j < last - first; ++j) any |= bits[j];
-    return any != 0;
-  }
-
-  // Runs run(first, last, bits) on senders of a panel that lie together: all of them, with the bits of their edges or none
-  // where the ranges say everything, or one after the other those of a receiver that is taken alone.
-  template <class Run>
-  void over_senders(const Panel& panel, int64_t first, int64_t last, uint32_t* bits, const Run& run) const {
-    if (!call.words) return run(first, last, (const uint32_t*)nullptr);
-    if (!edges_of(panel, first, last, bits)) return;
-    if (!plan.alone) return run(first, last, (const uint32_t*)bits);
-    for (int64_t j = first; j < last; ++j) {
-      if (!bits[j - first]) continue;
-      const int64_t from = j;
-      while (j < last && bits[j - first]) ++j;
-      run(from, j, (const uint32_t*)nullptr);
-    }
-  }
-
   // The senders among first .. last - 1 that every receiver of a panel has an edge to.
   std::pair<int64_t, int64_t> unmasked(const Panel& panel, int64_t r, int64_t first, int64_t last) const {
     const Span& span = plan.span(&panel - plan.panels.data(), r);
@@ -171,17 +139,7 @@ struct Tiles {
 
   // Scores of pairs outside the graph become -inf.
   template <int N>
-  void mask(A* s, const Panel& panel, int64_t r, int64_t first, int64_t last, const uint32_t* bits) const {
-    if (bits) {
-      Bits<A> lane[N];
-      for (int i = 0; i < N * W; ++i) lane[i / W][i % W] = uint32_t(1) << i;
-      for (int64_t j = 0; j < last - first; ++j)
-        for (int n = 0; n < N; ++n) {
-          A* of = s + (j * N + n) * W;
-          store(of, choose<A>((Whole<A>)((lane[n] & bits[j]) != 0), load(of), all(-INFINITE)));
-        }
-      return;
-    }
+  void mask(A* s, const Panel& panel, int64_t r, int64_t first, int64_t last) const {
     const auto [whole, rest] = unmasked(panel, r, first, last);
     if (whole == first && rest == last) return;
     alignas(64) A starts[N * W], stops[N * W];  // as numbers: whole ones below 2^24 are exact, others are cut to the span
@@ -283,7 +241,7 @@ struct Tiles {
   void check_masked(const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v, const Softmax& of) const;
   template <int N>
   void attend(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
-              const Softmax& of, const uint32_t* bits, A* s) const;
+              const Softmax& of, A* s) const;
   template <int N>
   void finish(int64_t b, int h, const Panel& panel, const Softmax& of) const;
   void forward(int64_t b, int h, PanelRange tile);
@@ -299,7 +257,7 @@ struct Tiles {
   void prepare(int64_t b, int h, const Panel& panel, const Gradient& of) const;
   template <int N>
   void add_gradients(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
-               const Gradient& of, const uint32_t* bits, A* s, A* ds, A* dk, A* dv, A* q_room, A* dy_room) const;
+               const Gradient& of, A* s, A* ds, A* dk, A* dv, A* q_room, A* dy_room) const;
   void write(const A* x, int whole, int64_t count, int width, A factor, const Matrix& out, int64_t b, int64_t n,
              int64_t from) const;
   void write_dq(int64_t b, int h, const Panel& panel, const A* dq) const;
