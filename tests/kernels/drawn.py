@@ -40,6 +40,12 @@ def number(low: int, high: int) -> int:
     return int(torch.randint(low, high + 1, ()))
 
 
+def covering(*options):
+    """Combinations in which each value of each option occurs, with another of the shorter ones each time around."""
+    longest = max(map(len, options))
+    return [tuple(each[(n + n // len(each)) % len(each)] for each in options) for n in range(longest)]
+
+
 def random_graph(receivers: int, senders: int, edges: int) -> Graph:
     """Edges drawn independently, so that some are parallel; as many hub edges into receiver 0 as others."""
     to = torch.randint(receivers, (edges,))

@@ -47,7 +47,6 @@ void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
 void bind_collecting(nb::module_& module); // graphs: batches of stored ones
 void bind_adding(nb::module_& module);    // training: sums over processes
 void bind_kernels(nb::module_& module);   // kernels
-void bind_network(nb::module_& module);   // kernels: perceptrons
 void bind_pointwise(nb::module_& module); // kernels: activations and pools
 
 }  // namespace edgewise
@@ -69,6 +68,5 @@ NB_MODULE(_native, module) {
   bind_collecting(module);
   bind_adding(module);
   bind_kernels(module);
-  bind_network(module);
   bind_pointwise(module);
 }

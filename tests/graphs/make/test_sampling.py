@@ -17,7 +17,6 @@ from edgewise import native
 from edgewise.data import build_store
 from edgewise.errors import DataError, GraphError, ShapeError
 from edgewise.graphs import Graph, Sample, causal, complete, sample_neighbors
-from edgewise.graphs.make import sampling
 from edgewise.graphs.store.layout import START, Manifest, Stored
 from graphs.examples import random_graphs
 

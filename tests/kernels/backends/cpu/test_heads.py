@@ -6,6 +6,7 @@ import torch
 from edgewise.errors import ShapeError
 from edgewise.kernels.backends.cpu.heads import Heads, HeadsGradient, gradient, product
 from edgewise.native import library
+from kernels.drawn import covering
 
 pytestmark = pytest.mark.skipif(library is None, reason="built without the C++ kernels")
 
@@ -14,10 +15,13 @@ def draw(*shape, dtype=torch.float64):
     return torch.randn(shape, dtype=dtype).requires_grad_()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("sizes", [(4, 16, 16), (1, 1, 1), (3, 5, 7), (2, 24, 33), (8, 3, 16)])
-@pytest.mark.parametrize("rows", [0, 1, 300, 1000])
-def test_the_kernels_are_the_equation(rows, sizes, dtype):
+SIZES = [(4, 16, 16), (1, 1, 1), (3, 5, 7), (2, 24, 33), (8, 3, 16)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows", "dtype"), covering(2 * SIZES, [0, 1, 300, 1000], [torch.float32, torch.float64])
+)
+def test_the_kernels_are_the_equation(sizes, rows, dtype):
     torch.manual_seed(0)
     heads, inputs, outputs = sizes
     x, weight = draw(2, rows, heads, inputs, dtype=dtype), draw(heads, inputs, outputs, dtype=dtype)

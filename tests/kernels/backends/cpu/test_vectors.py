@@ -13,7 +13,7 @@ from edgewise.kernels.backends.cpu import edges as native
 from edgewise.kernels.backends.cpu import vectors
 from edgewise.kernels.operator.dropout import drop
 from edgewise.native import library
-from kernels.drawn import random_graph
+from kernels.drawn import covering, random_graph
 
 pytestmark = pytest.mark.skipif(library is None, reason="built without the C++ kernels")
 
@@ -65,12 +65,11 @@ def with_gradients(call, leaves, backend):
     return [y, *torch.autograd.grad(y, leaves, d, materialize_grads=True, allow_unused=True)]
 
 
-@pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.parametrize("vectors", VECTORS)
 @pytest.mark.parametrize("score", SCORES)
-def test_the_kernels_are_the_equation(score, vectors, batch):
+def test_the_kernels_are_the_equation(score, vectors):
     torch.manual_seed(2)
-    call, leaves = case(score, vectors, batch=batch)
+    call, leaves = case(score, vectors, batch=(2,) if len(score + vectors) % 2 else ())
     for found, expected in zip(*(with_gradients(call, leaves, name) for name in ("native", "segment")), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(call("native"), call("reference"), rtol=1e-9, atol=1e-9)
@@ -79,9 +78,9 @@ def test_the_kernels_are_the_equation(score, vectors, batch):
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-9), (torch.float32, 2e-4)])
 @pytest.mark.parametrize(
     ("heads", "channels"),
-    [(1, 20), (2, 32), (3, 8), (3, 16), (4, 16), (5, 16), (6, 8), (6, 16), (7, 4), (8, 9), (9, 16), (12, 16), (16, 8)],
+    [(1, 20), (2, 32), (3, 8), (4, 16), (7, 4), (8, 9), (12, 16)],
 )
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", ["Dot", "Additive with a", "GatedAdditive"])
 def test_any_number_of_heads_and_channels(score, heads, channels, dtype, limit):
     torch.manual_seed(3)
     graph = random_graph(9, 6, 70)
@@ -90,9 +89,9 @@ def test_any_number_of_heads_and_channels(score, heads, channels, dtype, limit):
         torch.testing.assert_close(found, expected, rtol=limit, atol=limit)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("vectors", VECTORS)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(
+    ("score", "vectors", "dtype"), covering(2 * SCORES, VECTORS, [torch.float32, torch.float32, torch.bfloat16])
+)
 def test_errors_are_at_most_twice_those_of_plain_pytorch(score, vectors, dtype):
     torch.manual_seed(4)
     call, leaves = case(score, vectors, dtype)
@@ -153,8 +152,7 @@ def test_masked_and_missing_senders_give_0():
     assert not attend(none, q, q, q, Dot() + vectors, backend="native").any()
 
 
-@pytest.mark.parametrize("edges", [20_000, 2_000])
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("score", "edges"), covering(SCORES, [20_000, 2_000]))
 def test_threads_and_instruction_sets_change_nothing(score, edges):
     graph = random_graph(300, 200, edges)
     call, leaves = case(score, "maps", torch.float32, graph=graph, heads=4, channels=16)
@@ -174,6 +172,7 @@ def test_threads_and_instruction_sets_change_nothing(score, edges):
         assert all(torch.equal(one, two) for one, two in zip(bits[0], other, strict=True))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("score", ["Dot", "Additive with a", "GatedAdditive"])
 def test_compiled_it_is_one_graph(score):
     call, leaves = case(score, "maps", torch.float32)
@@ -201,8 +200,7 @@ def test_maps_are_never_written_down(score):
     assert peak_above(step) < 300_000 * 64 * 4 / 1e6  # megabytes of W e alone
 
 
-@pytest.mark.parametrize("vectors", VECTORS)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize(("score", "vectors"), covering(SCORES, VECTORS))
 def test_a_graph_without_edges_leaves_no_memory_unwritten(score, vectors):
     graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), num_nodes=3)
     call, leaves = case(score, vectors, graph=graph)
@@ -212,9 +210,6 @@ def test_a_graph_without_edges_leaves_no_memory_unwritten(score, vectors):
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(bool((t == 0).all()) for t in computed)
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda: call("native"), fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(), computed[0])
 
 
 def featured(graph, dtype=torch.float64, heads=4, channels=8, values=8, inputs=5, batch=1, **more):
@@ -314,8 +309,7 @@ def test_wrong_arguments_are_refused():
             call.check()
 
 
-@pytest.mark.parametrize("lead", [(3,), (1, 3), (2, 1), (2, 3)])
-@pytest.mark.parametrize("vectors", ["maps", "tensors"])
+@pytest.mark.parametrize(("lead", "vectors"), covering([(3,), (1, 3), (2, 1), (2, 3)], ["maps", "tensors"]))
 def test_a_bias_may_have_a_part_of_the_batch(vectors, lead):
     """The kernel of maps read behind a bias that had fewer members than the values."""
     q, k, v = (draw(2, 3, 8, HEADS, CHANNELS) for _ in range(3))

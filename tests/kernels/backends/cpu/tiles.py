@@ -16,14 +16,6 @@ def random_ranges(receivers, senders, intervals, seed=0):
     return Graph.from_ranges(bounds[:, ::2].contiguous(), bounds[:, 1::2].contiguous(), senders)
 
 
-def random_edges(receivers, senders, density, seed=0):
-    """Edges drawn one by one; about a tenth of the receivers have none."""
-    generator = torch.Generator().manual_seed(seed)
-    pairs = torch.rand(receivers, senders, generator=generator) < density
-    pairs[torch.rand(receivers, generator=generator) < 0.1] = False
-    return Graph.from_edge_index(pairs.nonzero().t().flip(0), senders, receivers)
-
-
 GRAPHS = {
     "causal": causal(70),
     "causal, offset": causal(20, offset=33),
@@ -46,9 +38,6 @@ GRAPHS = {
     "squares, many intervals": squares(9, 12, 9),
     "ranges": random_ranges(120, 90, 1),
     "ranges, three": random_ranges(100, 130, 3),
-    "bits": random_edges(75, 90, 0.5),
-    "bits, blocks": Graph.batch([random_edges(n, n, 0.6) for n in (25, 60, 17, 41)]),
-    "bits, wide": random_edges(300, 40, 0.9),
     "no receivers": complete(0, 5),
     "no senders": complete(5, 0),
 }

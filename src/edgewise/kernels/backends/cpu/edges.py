@@ -47,13 +47,6 @@ def product_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @cached
-def callers_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """The graph with the number that each of its edges had where the caller gave them."""
-    assert graph._order is not None
-    return *structure_of(graph), graph._order.to(torch.int32)
-
-
-@cached
 def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """The transpose as products read it."""
     transpose, order = graph.transpose()
@@ -214,16 +207,6 @@ def _product_gradient(own: ProductGradient) -> Tensor:
     call.g, call.out, call.weight_heads = matrix(own.dy), dweight.data_ptr(), own.weight_heads
     library.product_gradient(DTYPES[dweight.dtype], call)
     return dweight
-
-
-def pair_gradient(graph: Graph, dy: Tensor, x: Tensor) -> Tensor:
-    """The gradient to weights [E, C] that serve each edge in both directions: dy_i ∘ x_j + dy_j ∘ x_i [E, C]."""
-    ones = x.reshape(1, *x.shape, 1)
-    call = _product_call(ones, None, adjacency(*structure_of(graph)))
-    out = x.new_empty(graph.num_edges, x.shape[-1])
-    call.g, call.out, call.weight_heads, call.both = matrix(dy.reshape(ones.shape)), out.data_ptr(), x.shape[-1], True
-    library.product_gradient(DTYPES[x.dtype], call)
-    return out
 
 
 def _extreme_share(own: ExtremeShare) -> Tensor:

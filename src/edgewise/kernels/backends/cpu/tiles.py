@@ -24,7 +24,7 @@ Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the or
 
 @cached
 def tiles_of(graph: Graph) -> Tiles | None:
-    """The graph's ranges, or those of its nodes in another order where they are fewer; None where there are too many."""
+    """The graph's ranges, or fewer of its nodes in another order; None where there are too many."""
     device = graph.device
     if (reordered := _by_block(graph)) is not None:
         blocks, order = reordered

@@ -7,7 +7,7 @@ from torch.nn import functional
 from edgewise import Graph, collect
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, shifted_softplus
 from edgewise.native import library
-from kernels.drawn import random_graph
+from kernels.drawn import covering, random_graph
 
 pytestmark = pytest.mark.skipif(library is None, reason="built without the C++ kernels")
 
@@ -37,10 +37,13 @@ def with_gradients(graph, message, leaves, backend, reduce="sum"):
     return [y, *torch.autograd.grad(y, leaves, d, materialize_grads=True, allow_unused=True)]
 
 
-@pytest.mark.parametrize("terms", ["receiver", "sender", "edge", "receiver, edge", "receiver, edge, bias"])
-@pytest.mark.parametrize("form", ["sum", "filter", "normalised"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_the_kernel_is_the_equation(activation, form, terms):
+TERMS = ["receiver", "sender", "edge", "receiver, edge", "receiver, edge, bias"]
+
+
+@pytest.mark.parametrize(
+    ("terms", "form", "activation"), covering(4 * TERMS, ["sum", "filter", "normalised"], ACTIVATIONS)
+)
+def test_the_kernel_is_the_equation(terms, form, activation):
     torch.manual_seed(2)
     message, leaves = case(activation, form, terms)
     for reduce in ("sum", "mean", "max") if form != "normalised" else ("sum",):
@@ -97,8 +100,7 @@ def test_large_numbers_and_nan(activation):
         torch.testing.assert_close(found, expected, equal_nan=True, rtol=2e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("width", [1, 16, 64, 70, 130])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("width", "dtype"), covering([1, 16, 64, 70, 130], [torch.float32, torch.float64]))
 @pytest.mark.parametrize(("activation", "form"), FORMS)
 def test_any_width_and_layout(activation, form, dtype, width):
     """Widths within a vector, of several and of more than one word of signs; terms that lie among other columns."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise import Graph
-from kernels.drawn import SCORES, WEIGHTS, attention, product, random_graph, results, same
+from kernels.drawn import SCORES, WEIGHTS, attention, covering, product, random_graph, results, same
 
 # Long rows, whose neighbours' numbers exceed the cache: they are walked in bands
 
@@ -17,9 +17,10 @@ def far_apart(receivers, senders, edges, ascending):
     return graph if ascending else Graph.from_csr(graph.offsets, graph.senders.flip(0).roll(7), senders)
 
 
-@pytest.mark.parametrize("ascending", [True, False])
-@pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
-@pytest.mark.parametrize("kind", SCORES)
+ENDS = [(60, 1200), (1200, 60)]  # many senders, and many receivers
+
+
+@pytest.mark.parametrize(("kind", "ends", "ascending"), covering(SCORES, ENDS, [True, False, False]))
 def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     graph = far_apart(*ends, 3600, ascending)
     leaves, call = attention(graph, kind, "edge", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024)
@@ -39,12 +40,12 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     assert all(torch.equal(again[name], value) for name, value in single.items())
 
 
-@pytest.mark.parametrize("ascending", [True, False])
-@pytest.mark.parametrize("ends", [(60, 1200), (1200, 60)], ids=["many senders", "many receivers"])
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
-@pytest.mark.parametrize("width", [(2, 2203), (735, 3)])  # which do not fill vectors
-def test_products_walked_in_bands_agree_with_plain_pytorch(width, reduce, weight, ends, ascending):
+# Widths that do not fill vectors
+@pytest.mark.parametrize(
+    ("weight", "reduce", "width", "ends", "ascending"),
+    covering(2 * WEIGHTS, ["sum", "mean"], [(2, 2203), (735, 3)], ENDS, [True, False, False]),
+)
+def test_products_walked_in_bands_agree_with_plain_pytorch(weight, reduce, width, ends, ascending):
     leaves, call = product(far_apart(*ends, 2400, ascending), reduce, weight, *width)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     expected = results(call, leaves, "segment")
@@ -87,8 +88,7 @@ def with_keys_as_values(call):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("edges", [120, 3000], ids=["short rows", "long rows"])
-@pytest.mark.parametrize("kind", ["dot", "gated"])
+@pytest.mark.parametrize(("kind", "edges"), [("dot", 120), ("gated", 120), ("dot", 3000)])  # short and long rows
 def test_keys_may_be_the_values(kind, edges, dtype):
     leaves, call = attention(random_graph(60, 70, edges), kind, "edge", 4, 4, 6, 6)
     leaves = {name: leaf.to(dtype).double() for name, leaf in leaves.items() if name != "v"}

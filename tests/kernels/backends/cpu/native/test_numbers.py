@@ -12,12 +12,11 @@ from kernels.drawn import REDUCTIONS, SCORES, WEIGHTS, attention, messages, prod
 def precision_cases():
     for kind in SCORES:
         yield f"{kind} attention", lambda graph, kind=kind: attention(graph, kind, "edge", 4, 2, 24, 16)
-    for reduce in REDUCTIONS:
-        for weight in WEIGHTS:
-            yield (
-                f"{weight} weighted {reduce}",
-                lambda graph, reduce=reduce, weight=weight: product(graph, reduce, weight, 3, 20, equal=True),
-            )
+    for reduce, weight in zip(REDUCTIONS, WEIGHTS, strict=True):
+        yield (
+            f"{weight} weighted {reduce}",
+            lambda graph, reduce=reduce, weight=weight: product(graph, reduce, weight, 3, 20, equal=True),
+        )
         yield f"{reduce} of messages", lambda graph, reduce=reduce: messages(graph, reduce, 20)
         yield (
             f"{reduce} with a weight for each column",
@@ -77,8 +76,15 @@ def test_a_nan_query_reaches_its_receiver_and_nobody_else(bits):
         assert torch.equal(y[others], clean[others]), kind
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("wrong", "dtype"),
+    [
+        (float("nan"), torch.float32),
+        (float("inf"), torch.float32),
+        (float("inf"), torch.float64),
+        (float("nan"), torch.bfloat16),
+    ],
+)
 def test_a_wrong_number_is_never_silently_lost(wrong, dtype):
     graph = random_graph(9, 9, 60)
     listens = torch.zeros(9, dtype=torch.bool)

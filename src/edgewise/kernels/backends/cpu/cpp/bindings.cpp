@@ -72,7 +72,7 @@ void bind_kernels(nb::module_& module) {
         new (self) Adjacency{rows, edges, (const int64_t*)offsets, (const int32_t*)index, (const int32_t*)edge};
       });
 
-  FIELDS(Product, threads, reduce, batch, senders, heads, channels, both, weight_heads, weight, weight_batch_stride, own, graph, x, y,
+  FIELDS(Product, threads, reduce, batch, senders, heads, channels, both, weight_heads, weight, weight_batch_stride, graph, x, y,
          g, out);
   FIELDS(Attention, threads, score, batch, senders, heads, channels, values, scale, slope, dropout, seed, graph, transpose,
          transposed, q, k, v, y, dy, dq, dk, dv, a, bias, bias_batch_stride, lse, positive, da, dbias);
@@ -97,7 +97,7 @@ void bind_kernels(nb::module_& module) {
   FIELDS(Softmax, threads, batch, heads, graph, s, dp, out);
   FIELDS(Ends, threads, batch, senders, heads, slope, graph, a, b, x, x_batch_stride, ds, out, da);
   FIELDS(Activations, threads, batch, width, inputs, graph, transpose, a, b, one, e, weight, e_batch_stride, da, db, de, dweight,
-         signs, kind, own, down, x, t, y, dt, dy, dx);
+         signs, kind, x, t, y, dt, dy, dx);
   FIELDS(Scores, threads, batch, width, inputs, graph, transpose, a, b, one, e, weight, e_batch_stride, da, db, de, dweight, signs,
          heads, slope, readout, s, ds, dreadout);
   FIELDS(Heads, threads, rows, heads, inputs, outputs, x, y, weight);

@@ -1,8 +1,8 @@
 """The native kernels of activations on edges: of what both ends of an edge and a linear map of its features add up to.
 
 z_ij = a_i + b_j + W e_ij, of a [B, I, H, C] or one for all receivers [1, 1, H, C], b [B, J, H, C], e [B or 1, E, R] and
-W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; where the structure numbers them,
-rows of e have these numbers. reverse is the structure of the transpose. All in float32 or float64.
+W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; reverse is the structure of the
+transpose. All in float32 or float64.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Terms(Arguments):
         expect(kind in WIDE, f"b is {kind}, but must be float32 or float64")
         check_rows("b", self.b, (None, None, None, None), kind, strided=True)
         batch, senders, heads, channels = self.b.shape
-        receivers, edges = check_structure("structure", self.structure, senders, (2, 3))
+        receivers, edges = check_structure("structure", self.structure, senders, (2,))
         if self.a is not None:
             rows = 1 if self.a.shape[1:2] == (1,) and batch == 1 else receivers
             check_rows("a", self.a, (batch, rows, heads, channels), kind, strided=True)
@@ -97,13 +97,8 @@ def _z(own: Terms) -> tuple[Tensor, Tensor, Tensor]:
     if own.a is not None:
         z = z + (own.a if own.a.shape[1] == 1 else own.a.index_select(1, receivers))
     if own.e is not None:
-        e = own.e.index_select(1, own.structure[2].long()) if _is_numbered(own) else own.e
-        z = z + (e if own.weight is None else e @ own.weight.t()).unflatten(-1, z.shape[2:])
+        z = z + (own.e if own.weight is None else own.e @ own.weight.t()).unflatten(-1, z.shape[2:])
     return z, receivers, senders
-
-
-def _is_numbered(own: Terms) -> bool:
-    return len(own.structure) > 2 and own.structure[2].numel() > 0
 
 
 def _empty(own: Terms, needed: Sequence[bool], last: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -134,15 +129,13 @@ def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
 class Activations(Terms):
     """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ.
 
-    A sum of ReLUs alone may have `own` b_i added to it, a number, where receivers are senders. The second result are
-    the signs of z, in whole numbers, where a gradient follows from them.
+    The second result are the signs of z, in whole numbers, where a gradient follows from them: of a sum of ReLUs alone.
     """
 
     x: Tensor | None
-    own: Tensor | None
     kind: int
 
-    differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x", "own")
+    differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x")
 
     def empty(self) -> tuple[Tensor, Tensor]:
         batch, _, *rest = self.b.shape
@@ -153,14 +146,8 @@ class Activations(Terms):
     def check(self) -> None:
         Terms.check(self)
         expect(0 <= self.kind <= 3, f"kind is {self.kind}, but must be 0, 1, 2 or 3")
-        by_signs = self.kind == ACTIVATIONS[functional.relu] and self.x is None
-        expect(by_signs or not _is_numbered(self), "only of a sum of ReLUs may the structure's edges have numbers")
         if self.x is not None:
             check_rows("x", self.x, tuple(self.b.shape), self.b.dtype, strided=True)
-        if self.own is not None:
-            right = self.kind == ACTIVATIONS[functional.relu] and self.x is None and self.own.numel() == 1
-            right = right and self.structure[0].shape[0] - 1 == self.b.shape[1] and self.own.dtype == self.b.dtype
-            expect(right, "own must be a number, of a ReLU without x, where receivers are senders")
 
 
 @dataclass(slots=True)
@@ -177,19 +164,18 @@ class ActivationsGradient(Activations):
         sums, signs = Activations.empty(self)
         check_rows("dy", self.dy, tuple(sums.shape), self.b.dtype, strided=True)
         check_rows("signs", self.signs, tuple(signs.shape), torch.int64)
-        expect(len(self.needed) == 6, f"needed has {len(self.needed)} values, but must have 6")
+        expect(len(self.needed) == 5, f"needed has {len(self.needed)} values, but must have 5")
         expect(len(self.reverse) == 4, "a gradient needs the structure of the transpose")
 
-    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
-        """To a, b, e [B, E, R], the weight, x, and in float64 `own`; empty where none is needed."""
-        own = self.b.new_empty(int(self.own is not None and self.needed[5]), dtype=torch.float64)
-        return *_empty(self, self.needed[:5], self.x), own
+    def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
+        """To a, b, e [B, E, R], the weight and x; empty where none is needed."""
+        return _empty(self, self.needed, self.x)
 
 
 def _call(own: Activations, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
     call = library.Activations()
     held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
-    call.kind, call.own = own.kind, 0.0 if own.own is None else float(own.own)
+    call.kind = own.kind
     setattr(call, f"{prefix}t", result.data_ptr())
     call.signs = signs.data_ptr() if signs.numel() else 0
     if x is not None:
@@ -209,7 +195,7 @@ def _activations(own: Activations) -> tuple[Tensor, Tensor]:
 def _activations_gradient(own: ActivationsGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
     call, held = _call(own, "d", dy, own.signs)
-    _fill(call, ("da", "db", "de", "dweight", "dx", "down"), results)
+    _fill(call, ("da", "db", "de", "dweight", "dx"), results)
     library.edge_activations_gradient(DTYPES[dy.dtype], call)
     del held
     return results
@@ -220,8 +206,7 @@ def _composed_sums(own: Activations) -> Tensor:
     g = next(activation for activation, kind in ACTIVATIONS.items() if kind == own.kind)(z)
     zeros = g.new_zeros(g.shape[0], own.structure[0].shape[0] - 1, *g.shape[2:])
     summed = [g] if own.x is None else [g, g * own.x.index_select(1, senders)]
-    sums = torch.stack([zeros.index_add(1, receivers, m) for m in summed])
-    return sums if own.own is None else sums + own.own * own.b
+    return torch.stack([zeros.index_add(1, receivers, m) for m in summed])
 
 
 activations_gradient = Operator("edge_activations_gradient", ActivationsGradient, _activations_gradient, on_cpu=True)

@@ -1,17 +1,14 @@
-"""Networks on edges in C++: nothing between their linear maps is ever written down; and sums in both directions."""
+"""Networks on edges in C++: nothing between their linear maps is ever written down."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Cost, Networks
 from edgewise.kernels.backends.cpu import edges as native
 from edgewise.kernels.backends.cpu.messages import activations, coupling
@@ -19,9 +16,8 @@ from edgewise.kernels.backends.cpu.messages.activations import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes, is_batched
+from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
 from edgewise.kernels.operator.operator import DTYPES
-from edgewise.kernels.operator.products import SUM, Product
 from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale
@@ -68,10 +64,6 @@ def run(call: Collect, own: Run) -> Tensor | Results:
     graph, message, reduce = call.graph, call.message, call.reduce
     if isinstance(message, EdgeNetwork | Filter) and (network := _activation(message, reduce)) is not None:
         return _by_activations(graph, network, message, reduce)
-    if isinstance(message, Filter) and message.both_ways and _is_plain(message):
-        weight = message.weight
-        weight = weight if isinstance(weight, Tensor) else own(Collect(graph, weight, None))
-        return both_ways(graph, message.senders, weight)
     if isinstance(message, TensorProduct) and (plan := _plan_of(call)) is not None:
         if message.batch:
             return _in_copies(graph, message, reduce, own)
@@ -169,72 +161,26 @@ def _by_activations(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | F
         a = shift.unsqueeze(0)
     elif shift is not None:
         b = b + shift
-    total = _activated(graph, (a, b, e, weight, x, None), ACTIVATIONS[network.activation])
+    total = _activated(graph, (a, b, e, weight, x), ACTIVATIONS[network.activation])
     sums = total.reshape(total.shape[0], graph.num_receivers, -1)
     if isinstance(message, Filter) and message.normalised is not None:
-        y = _share(sums, message.normalised)
+        total, y = sums.unbind()
+        y = y / (total + message.normalised)
     else:
         y = sums[-1] if x is not None else sums.squeeze(0)
     return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
 
 
-def _activated(graph: Graph, leaves: Sequence[Tensor | None], kind: int, callers: bool = False) -> Tensor:
-    """The sums of activations of a [I or 1, C], b, e, the weight, x and a number `own`."""
-    a, b, e, weight, x, factor = leaves
+def _activated(graph: Graph, leaves: Sequence[Tensor | None], kind: int) -> Tensor:
+    """The sums of activations of a [I or 1, C], b, e, the weight and x."""
+    a, b, e, weight, x = leaves
     assert b is not None
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
     reverse = native.reverse_of(graph) if learns else ()
-    structure = (native.callers_structure_of if callers else native.structure_of)(graph)
     a, x = (None if t is None else t[None, :, None] for t in (a, x))
     e = None if e is None else e.unsqueeze(0)
-    own = activations.Activations(a, b[None, :, None], e, weight, structure, reverse, x, factor, kind)
+    own = activations.Activations(a, b[None, :, None], e, weight, native.structure_of(graph), reverse, x, kind)
     return activations.activations(own)[0]
-
-
-def beside_own(
-    graph: Graph, x: Tensor, e: Tensor, weight: Tensor | None, shift: Tensor | None, factor: Tensor, callers: bool
-) -> Tensor:
-    """factor x_i + Σ_j ReLU(x_j + W e_ij + b) [N, C]; e_ij itself without a W, in the caller's order or the graph's."""
-    a = None if shift is None else shift.unsqueeze(0)
-    return _activated(graph, (a, x, e, weight, None, factor), ACTIVATIONS[functional.relu], callers).view(x.shape)
-
-
-def _share(total: Tensor, epsilon: float) -> Tensor:
-    """y / (t + ε), of [t, y] as one tensor."""
-    if is_traced():
-        return total[1] / (total[0] + epsilon)
-    y: Tensor = _Share.apply(total, epsilon)  # type: ignore[no-untyped-call]
-    return y
-
-
-class _Share(torch.autograd.Function):
-    """Its gradient is written once, where that of `total[1]` and `total[0]` fills in two tensors and adds them."""
-
-    @staticmethod
-    def forward(ctx: Any, total: Tensor, epsilon: float) -> Tensor:
-        ctx.epsilon = epsilon
-        ctx.save_for_backward(total)
-        return torch.add(total[0], epsilon).reciprocal_().mul_(total[1])
-
-    @staticmethod
-    @in_own_dtypes
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
-        (total,) = ctx.saved_tensors
-        if by_operations(dy, total):
-            of_y = dy / (total[0] + ctx.epsilon)
-            return torch.stack([-of_y * total[1] / (total[0] + ctx.epsilon), of_y]), None
-        both = torch.empty_like(total)
-        inverse = torch.add(total[0], ctx.epsilon, out=both[0]).reciprocal_()
-        torch.mul(dy, inverse, out=both[1])
-        inverse.mul_(total[1]).mul_(both[1]).neg_()
-        return both, None
-
-
-def _is_plain(message: Filter) -> bool:
-    """Whether the kernel of both directions takes a filter: one dtype, no batch, a weight for each channel."""
-    dtypes, flat = message.dtypes, all(t is None or t.ndim < 3 for t in message.tensors())
-    whole = message.width == message.senders.shape[-1]
-    return dtypes in ([torch.float32], [torch.float64]) and flat and whole and not is_traced()
 
 
 def _arguments(
@@ -326,57 +272,3 @@ class _Differentiable(torch.autograd.Function):
 
 def _at(x: Tensor | None) -> int:
     return 0 if x is None else x.data_ptr()
-
-
-def both_ways(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-    """Σ_j w_ij ∘ x_j along every edge in both of its directions, for x [N, C] and weight [E, C]."""
-    y: Tensor = _BothWays.apply(graph, x.contiguous(), weight.contiguous())  # type: ignore[no-untyped-call]
-    return y
-
-
-class _BothWays(torch.autograd.Function):
-    """One product on the graph of both directions, which is its own transpose; and a gradient for each pair."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.graph = graph
-        ctx.save_for_backward(x, weight)
-        return _BothWays.product(graph, x, weight)
-
-    @staticmethod
-    def product(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-        y = native.product(Product(x.reshape(1, *x.shape, 1), weight.unsqueeze(0), _doubled(graph), (), SUM))
-        return y.reshape(x.shape)
-
-    @staticmethod
-    @in_own_dtypes
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        graph, (x, weight), wanted = ctx.graph, ctx.saved_tensors, ctx.needs_input_grad
-        if is_batched(dy):
-            return None, *gradients(partial(_by_edges, graph), (x, weight), [dy])
-        if by_operations(dy, x, weight):  # the product is linear in each, and so is its gradient
-            dx = both_ways(graph, dy, weight) if wanted[1] else None
-            i, j = graph.receivers, graph.senders
-            dw = dy.index_select(0, i) * x.index_select(0, j) + dy.index_select(0, j) * x.index_select(0, i)
-            return None, dx, dw if wanted[2] else None
-        dy = dy.contiguous()
-        dx = _BothWays.product(graph, dy, weight) if wanted[1] else None
-        return None, dx, native.pair_gradient(graph, dy, x) if wanted[2] else None
-
-
-def _by_edges(graph: Graph, x: Tensor, weight: Tensor) -> Tensor:
-    """The same by differentiable operations."""
-    i, j = graph.receivers, graph.senders
-    y = torch.zeros_like(x).index_add(0, i, weight * x.index_select(0, j))
-    return y.index_add(0, j, weight * x.index_select(0, i))
-
-
-@cached
-def _doubled(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """The graph of both directions as the kernels read it: offsets, senders, and the number of each one's pair."""
-    numbers = torch.arange(graph.num_edges, device=graph.device).repeat(2)
-    ends = torch.cat([graph.receivers, graph.senders]), torch.cat([graph.senders, graph.receivers])
-    order = ends[0].argsort(stable=True)
-    counts = torch.bincount(ends[0], minlength=graph.num_receivers)
-    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return offsets, ends[1][order].to(torch.int32), numbers[order].to(torch.int32)

@@ -33,13 +33,12 @@ struct Summing {
   const int width;
   const Reach reach;
   const Bands bands;
-  const A own;
 
   explicit Summing(const Product& call)
       : call(call), g(call.graph), per(call.weight ? call.weight_heads : 1),
         each(per > 1 && call.channels == 1), width(per == 1 || each ? call.heads * call.channels : call.channels),
         reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))),
-        bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>), own(A(call.own)) {}
+        bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>) {}
 
   // Prefetches what is read AHEAD of the part's edge n.
   template <Weights Kind>
@@ -96,21 +95,18 @@ struct Summing {
         for (int v = 0; v < vectors; ++v) total[v] += more[chain][v];
     }
     over_edges<Kind>(part, x, weight, numbers, long_part * chains, count, add(total));
-    const bool ends = ends_row(part);
-    const A factor = ends ? factor_of(part) : A(1);
+    const A factor = factor_of(part);
     for (int v = 0; v < vectors; ++v) {
       total[v] *= factor;
-      if (ends && own != 0) total[v] += own * columns(x + part.row * call.x.row_stride, v);
       if (B && std::is_same_v<S, A>) store((A*)y + at(v), total[v]);
       else for (int n = 0; n < (B ? W : numbers); ++n) put(y + at(v) + n, total[v][n]);
     }
   }
 
-  // Whether a part is the last of its row, and what the row's sum is then multiplied by.
-  EDGEWISE_INLINE bool ends_row(const Part& part) const { return part.last == g.offsets[part.row + 1]; }
+  // What a row's sum is multiplied by at its last part.
   EDGEWISE_INLINE A factor_of(const Part& part) const {
-    const int64_t first = g.offsets[part.row];
-    return call.reduce == MEAN && part.last > first ? A(1) / A(part.last - first) : A(1);
+    const int64_t count = g.offsets[part.row + 1] - g.offsets[part.row];
+    return call.reduce == MEAN && count && part.last == g.offsets[part.row + 1] ? A(1) / A(count) : A(1);
   }
 
   // All columns, where they are fewer than a vector has lanes: one or two vectors of N, the second of which ends where they end.
@@ -151,11 +147,9 @@ struct Summing {
 #pragma GCC unroll 4
       for (int chain = 0; chain < chains; ++chain) add(sums[chain], n + chain);
     for (; n < count; ++n) add(sums[0], n);
-    const bool ends = ends_row(part);
-    const A factor = ends ? factor_of(part) : A(1);
+    const A factor = factor_of(part);
     for (int v = 0; v < vectors; ++v) {
-      Columns total = ((sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v])) * factor;
-      if (ends && own != 0) total += own * read(x + part.row * call.x.row_stride + at(v));
+      const Columns total = ((sums[0][v] + sums[1][v]) + (sums[2][v] + sums[3][v])) * factor;
       if constexpr (N == 1) put(y, total);
       else std::memcpy(y + at(v), &total, sizeof total);
     }

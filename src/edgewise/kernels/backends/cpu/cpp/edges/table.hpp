@@ -7,7 +7,7 @@ namespace edgewise {
 
 enum Reduction { SUM = 0, MEAN = 1, MAX = 2, MIN = 3 };
 
-// y_i = ⊕_j w_ij x_j; weights [batch or 1, E, weight_heads] or null. A sum may add own x_i, where receivers are senders.
+// y_i = ⊕_j w_ij x_j; weights [batch or 1, E, weight_heads] or null.
 struct Product {
   int threads = 1, reduce = SUM;
   int64_t batch = 1, senders = 0;
@@ -16,7 +16,6 @@ struct Product {
   Adjacency graph;
   const void* weight = nullptr;
   int64_t weight_batch_stride = 0;
-  double own = 0;
   Matrix x, y, g;
   void* out = nullptr;  // of gradients
 };

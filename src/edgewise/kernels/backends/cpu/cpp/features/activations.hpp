@@ -3,8 +3,6 @@
 // goes; several would meet there, so that they go by sender too, which adds the same numbers in the same order.
 #pragma once
 
-#include <numeric>
-
 #include "features/terms.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -66,16 +64,8 @@ struct Activated : Tiles<A, Call> {
     }
   }
 
-  // What t starts from.
-  A* begun(int64_t from, int64_t to) const {
-    A* const t = this->cleared(call.t, from, to);
-    for (int64_t i = from; call.own != 0 && i < to; ++i)
-      for (int c = 0; c < D; ++c) t[i * D + c] = A(call.own) * row(call.b, i)[c];
-    return t;
-  }
-
   void forward(int64_t from, int64_t to) {
-    A *const t = begun(from, to), *const y = this->cleared(call.y, from, to);
+    A *const t = this->cleared(call.t, from, to), *const y = this->cleared(call.y, from, to);
     this->over_tiles(from, to, [&] {
       const auto ask = [&](int e, size_t bytes) { prefetch(row(call.x, graph.index[this->ahead(e)]), bytes); };
       for (int e = 0; y && e < count; ++e) ask(e, 1);
@@ -152,7 +142,6 @@ struct Activated : Tiles<A, Call> {
   template <int B>
   EDGEWISE_INLINE void sum_by_signs(int64_t j, int c, A* db) const {
     Vector<A> total[B] = {};
-    for (int k = 0; call.own != 0 && k < B; ++k) total[k] = A(call.own) * load_part(of_receiver(call.dt, j) + c + k * W, D - c - k * W);
     for (int64_t t = graph.offsets[j]; t < graph.offsets[j + 1]; ++t) {
       const uint64_t bits = signs(graph.edge[t])[c / 64] >> (c % 64);
       const A* const dt = of_receiver(call.dt, graph.index[t]) + c;
@@ -203,18 +192,6 @@ struct Activated : Tiles<A, Call> {
       if (call.de) this->write_edges(z);
     });
   }
-
-  // The gradient to `own`.
-  double to_own(int64_t from, int64_t to) const {
-    double total = 0;
-    for (int64_t i = from; i < to; ++i) {
-      const A *const dt = of_receiver(call.dt, i), *const x = row(call.b, i);
-      Vector<A> sum{};
-      for (int c = 0; c < D; c += W) sum += load_part(dt + c, D - c) * load_part(x + c, D - c);
-      total += sum_across<A>(sum);
-    }
-    return total;
-  }
 };
 
 template <class A>
@@ -232,17 +209,14 @@ void run_activations(const Activations& call, bool learning) {
   for (void* there : {call.db, call.dx})
     if (alone && there) std::memset(there, 0, bytes);
   const bool by_receiver = call.da || call.de || call.dweight || (alone && to_senders);
-  if (!by_receiver && !call.down) return;
+  if (!by_receiver) return;
   const size_t of_map = call.dweight ? size_t(call.inputs) * map.wide_outputs : 0, numbers = of_map + (call.one ? map.wide_outputs : 0);
   const int64_t pieces = pieces_of(call, call.graph).count * call.batch;
   Numbers<A> totals(numbers * pieces);  // each piece its own
-  std::vector<double> owns(pieces);
   over(false, [&](auto& tiles, int64_t piece, int64_t from, int64_t to) {
-    if (by_receiver) tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);
-    if (call.down) owns[piece] = tiles.to_own(from, to);
+    tiles.gradient(from, to, alone && to_senders, totals.data() + numbers * piece);
   });
   add_pieces(totals, numbers);
-  if (call.down) *call.down = std::accumulate(owns.begin(), owns.end(), 0.0);
   if (call.one && call.da) std::copy_n(totals.begin() + of_map, call.width, (A*)call.da);
   for (int d = 0; call.dweight && d < call.width; ++d)
     for (int n = 0; n < call.inputs; ++n) ((A*)call.dweight)[size_t(d) * call.inputs + n] = totals[size_t(n) * map.wide_outputs + d];

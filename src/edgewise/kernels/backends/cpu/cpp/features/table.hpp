@@ -48,7 +48,7 @@ struct Ends {
 };
 
 // z_ij = a_i + b_j + W e_ij, of `width` numbers; e is W e itself where there are no inputs. Null is what is not there, or
-// not computed. Where `graph` numbers its edges, rows of e and de have these numbers, and signs give all gradients.
+// not computed.
 struct Terms {
   int threads = 1;
   int64_t batch = 1;
@@ -65,12 +65,9 @@ struct Terms {
   int64_t work() const { return int64_t(width) * (inputs / 4 + 8); }
 };
 
-// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs; it may have
-// own b_i added, where receivers are senders.
+// t_i = Σ_j σ(z_ij), and y_i = Σ_j σ(z_ij) ∘ x_j. Of the sum of a ReLU alone all gradients follow from the signs.
 struct Activations : Terms {
   int kind = RELU;  // σ
-  double own = 0;
-  double* down = nullptr;
   Matrix x;
   void *t = nullptr, *y = nullptr;  // [batch, I, width]
   const void *dt = nullptr, *dy = nullptr;

@@ -28,36 +28,6 @@ struct Network {
   void *da = nullptr, *db = nullptr, *dx = nullptr, *ds = nullptr;  // db is added to
 };
 
-// y = ReLU(n(x W_1ᵀ + b_1)) W_2ᵀ + b_2 with the batch normalisation n(z) = (z - mean) scale / √(variance + eps) + shift, whose
-// mean and variance are those of the rows. z [rows, padded(hidden)] is ours, with rows of whole vectors; mean and inverse =
-// 1 / √(variance + eps) are written, and running ones move by `momentum` towards those of the rows. Null is what is not there,
-// or not computed. With a graph the first map reads s_i = own x_i + Σ_j x_j, which is written; in the gradient x is what it
-// read, the graph the transpose, and s the gradient to what it read.
-struct Perceptron {
-  int threads = 1, inputs = 0, hidden = 0, outputs = 0;
-  int64_t rows = 0;
-  double eps = 0, momentum = 0, own = 1;
-  Adjacency graph;
-  void* s = nullptr;
-  const void *x = nullptr, *up = nullptr, *up_bias = nullptr, *down = nullptr, *down_bias = nullptr;
-  const void *scale = nullptr, *shift = nullptr;
-  void *z = nullptr, *mean = nullptr, *inverse = nullptr, *y = nullptr;
-  void *running_mean = nullptr, *running_variance = nullptr;
-  const void* dy = nullptr;
-  void *dx = nullptr, *dup = nullptr, *dup_bias = nullptr, *ddown = nullptr, *ddown_bias = nullptr;
-  void *dscale = nullptr, *dshift = nullptr;
-};
-
-// m_e = Σ_b w_eb x_jb for every edge e of sender j, with w [E, bases], m [E, channels] and x_jb at x + j x_row + b x_base; g and
-// the gradients dx, which lies as x does, and dw. transpose.edge[t] is which edge of w and m it is.
-struct Combined {
-  int threads = 1, bases = 0, channels = 0;
-  Adjacency transpose;
-  int64_t x_row = 0, x_base = 0;
-  const void *x = nullptr, *weight = nullptr, *g = nullptr;  // g [receivers, channels]
-  void *m = nullptr, *dx = nullptr, *dweight = nullptr;
-};
-
 // A path of a tensor product: by harmonics J, rows k² to (k + 1)² - 1 of a sender reach the rows out + r apart of the result.
 // Its products of harmonics and rows are numbers `sums` and the following of all; its coefficients, of each r for each product,
 // begin where it says.
@@ -83,13 +53,8 @@ struct Coupled {
 struct NetworkTable {
   void (*network[DTYPES])(const Network&);  // none for bfloat16
   void (*network_gradient[DTYPES])(const Network&);
-  void (*perceptron[DTYPES])(const Perceptron&);
-  void (*perceptron_gradient[DTYPES])(const Perceptron&);
-  void (*combine[DTYPES])(const Combined&);
-  void (*combine_gradient[DTYPES])(const Combined&);
   void (*couple[DTYPES])(const Coupled&);
   void (*couple_gradient[DTYPES])(const Coupled&);
-  int lanes[DTYPES];  // rows of z have a multiple of so many numbers
 };
 
 }  // namespace edgewise
