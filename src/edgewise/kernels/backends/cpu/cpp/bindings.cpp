@@ -72,7 +72,7 @@ void bind_kernels(nb::module_& module) {
         new (self) Adjacency{rows, edges, (const int64_t*)offsets, (const int32_t*)index, (const int32_t*)edge};
       });
 
-  FIELDS(Product, threads, reduce, batch, senders, heads, channels, both, weight_heads, weight, weight_batch_stride, graph, x, y,
+  FIELDS(Product, threads, reduce, batch, senders, heads, channels, weight_heads, weight, weight_batch_stride, graph, x, y,
          g, out);
   FIELDS(Attention, threads, score, batch, senders, heads, channels, values, scale, slope, dropout, seed, graph, transpose,
          transposed, q, k, v, y, dy, dq, dk, dv, a, bias, bias_batch_stride, lse, positive, da, dbias);

@@ -7,11 +7,6 @@
 
 namespace edgewise::EDGEWISE_ISA {
 
-template <class A>
-EDGEWISE_INLINE Vector<A> load_part(const A* p, int count) {  // a whole vector where there is one
-  return count >= lanes<A> ? load(p) : load_some(p, count);
-}
-
 // A row of each edge: number index[e] of those at x, the one AHEAD of which is prefetched; or number e where there is no index.
 template <class A>
 struct EdgeRows {

@@ -65,21 +65,16 @@ __attribute__((noinline)) void multiply(const A* x, int64_t x_stride, int64_t M,
   else if (M - m == 1) rows(std::integral_constant<int, 1>{});
 }
 
-// z [M, columns] += x y, or a row for all + x y, where rows of y and z are whole vectors.
-template <class A>
-void add_product(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K, A* z, int64_t columns,
-                 const A* row = nullptr) {
-  constexpr int W = lanes<A>;
-  const auto part = [&](int64_t c, auto width) EDGEWISE_INLINE_LAMBDA {
+// The same for any number of whole vectors, as many as z has in a row.
+template <class A, Start START, bool ACROSS>
+void multiply_rows(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t y_stride, int64_t K, A* z, int64_t columns,
+                   const A* row = nullptr) {
+  by_vectors<A, 2, 1>(columns, [&](int64_t c, auto width) EDGEWISE_INLINE_LAMBDA {
     constexpr int N = decltype(width)::value;
-    if (!row) return multiply<A, N, Start::ADD, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns);
     Vector<A> given[N];
-    for (int n = 0; n < N; ++n) given[n] = load(row + c + n * W);
-    multiply<A, N, Start::ROW, false>(x, x_stride, M, y + c, y_stride, K, z + c, columns, given);
-  };
-  int64_t c = 0;
-  for (; c + 2 * W <= columns; c += 2 * W) part(c, std::integral_constant<int, 2>{});
-  if (c < columns) part(c, std::integral_constant<int, 1>{});
+    for (int n = 0; START == Start::ROW && n < N; ++n) given[n] = load(row + c + n * lanes<A>);
+    multiply<A, N, START, ACROSS>(x, x_stride, M, y + c, y_stride, K, z + c, columns, given);
+  });
 }
 
 template <class A, int UNIT, size_t... L>

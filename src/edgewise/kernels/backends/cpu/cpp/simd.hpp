@@ -137,6 +137,11 @@ EDGEWISE_INLINE Vector<Sum<S>> load_some(const S* p, int count) {
 }
 
 template <class A>
+EDGEWISE_INLINE Vector<A> load_part(const A* p, int count) {  // a whole vector where there is one
+  return count >= lanes<A> ? load(p) : load_some(p, count);
+}
+
+template <class A>
 EDGEWISE_INLINE void store(A* p, Vector<A> x) {
   std::memcpy(p, &x, sizeof x);
 }
@@ -326,6 +331,14 @@ EDGEWISE_INLINE Vector<float> logarithm(Vector<float> x) {
 EDGEWISE_INLINE Vector<double> logarithm(Vector<double> x) {
   for (int n = 0; n < lanes<double>; ++n) x[n] = std::log(x[n]);
   return x;
+}
+
+// Calls part(c, vectors) for runs of so many vectors, the longest first and 1 last, that cover `wide` numbers.
+template <class A, int Length, int... Shorter, class Part>
+EDGEWISE_INLINE void by_vectors(int64_t wide, const Part& part, int64_t c = 0) {
+  for (; c + (Length - 1) * lanes<A> + (Length > 1 ? lanes<A> : 1) <= wide; c += Length * lanes<A>)
+    part(c, std::integral_constant<int, Length>{});
+  if constexpr (sizeof...(Shorter) > 0) by_vectors<A, Shorter...>(wide, part, c);
 }
 
 // Into the second cache: more lines can be on their way there than to the first, which is what random rows wait for.

@@ -112,26 +112,18 @@ struct Multiplying {
     }
   }
 
-  // The same where every column has its weight: out_e = g_i ∘ x_j, and where an edge counts both ways + g_j ∘ x_i.
-  template <bool Both>
+  // The same where every column has its weight: out_e = g_i ∘ x_j.
   void column_gradient(int64_t b, int64_t i) const {
     constexpr int W = lanes<A>;
-    const S *to = row(call.g, b, i), *own = Both ? row(call.x, b, i) : nullptr;
+    const S* to = row(call.g, b, i);
     for (int64_t e = g.offsets[i]; e < g.offsets[i + 1]; ++e) {
-      const int64_t ahead = e + AHEAD < g.edges ? e + AHEAD : g.edges - 1;
-      prefetch(row(call.x, b, g.index[ahead]), H * sizeof(S));
-      if (Both) prefetch(row(call.g, b, g.index[ahead]), H * sizeof(S));
-      const S *x = row(call.x, b, g.index[e]), *back = Both ? row(call.g, b, g.index[e]) : nullptr;
+      prefetch(row(call.x, b, g.index[std::min(e + AHEAD, g.edges - 1)]), H * sizeof(S));
+      const S* x = row(call.x, b, g.index[e]);
       S* out = (S*)call.out + (b * g.edges + number_of(e)) * H;
       int c = 0;
-      if constexpr (std::is_same_v<S, A>) {
-        for (; c + W <= H; c += W) {
-          Vector<A> pair = load(to + c) * load(x + c);
-          if (Both) pair += load(back + c) * load(own + c);
-          store(out + c, pair);
-        }
-      }
-      for (; c < H; ++c) put(out + c, number(to[c]) * number(x[c]) + (Both ? number(back[c]) * number(own[c]) : A(0)));
+      if constexpr (std::is_same_v<S, A>)
+        for (; c + W <= H; c += W) store(out + c, load(to + c) * load(x + c));
+      for (; c < H; ++c) put(out + c, number(to[c]) * number(x[c]));
     }
   }
 
@@ -244,8 +236,7 @@ template <class S>
 void product_gradient(const Product& call) {
   expect_writes(call.out, call.batch * call.graph.edges * call.weight_heads * sizeof(S));
   by_row<S>(call, [&](auto& m, int64_t b, int64_t i) {
-    if (call.both) m.template column_gradient<true>(b, i);
-    else if (call.channels == 1 && call.weight_heads > 1) m.template column_gradient<false>(b, i);
+    if (call.channels == 1 && call.weight_heads > 1) m.column_gradient(b, i);
     else m.weight_gradient(b, i);
   });
 }

@@ -12,7 +12,6 @@ struct Product {
   int threads = 1, reduce = SUM;
   int64_t batch = 1, senders = 0;
   int heads = 1, channels = 1, weight_heads = 1;
-  bool both = false;  // of the gradient to a weight for each column: the edge counts in both directions
   Adjacency graph;
   const void* weight = nullptr;
   int64_t weight_batch_stride = 0;

@@ -49,7 +49,7 @@ struct Activated : Tiles<A, Call> {
   void add_rows(A* rows, A* one) const {
     for (int e = 0, stop; e < count; e = stop) {
       for (stop = one ? count : e + 1; stop < count && own[stop] == own[e];) ++stop;
-      this->over_columns(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      this->over_columns([&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
         constexpr int N = decltype(vectors)::value;
         A* const out = (one ? one : rows + own[e] * D) + c;
         Vector<A> total[N];
@@ -75,7 +75,7 @@ struct Activated : Tiles<A, Call> {
         for (stop = e; stop < count && own[stop] == own[e]; ++stop)
           if (y) ask(stop, D * sizeof(A));
         A *const of_t = t + own[e] * D, *const of_y = y ? y + own[e] * D : nullptr;
-        this->over_columns(wide, [=](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+        this->over_columns([=](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
           add_values<decltype(vectors)::value>(e, stop, c, of_t, of_y);
         });
       }
@@ -158,7 +158,7 @@ struct Activated : Tiles<A, Call> {
         const int64_t ahead = std::min(t + AHEAD, graph.edges - 1);
         prefetch(of_receiver(call.dt, graph.index[ahead]), D * sizeof(A)), prefetch(signs(graph.edge[ahead]), 1);
       }
-      this->over_columns(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      this->over_columns([&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
         sum_by_signs<decltype(vectors)::value>(j, c, db + j * D);
       });
     }
@@ -182,7 +182,7 @@ struct Activated : Tiles<A, Call> {
         if (db) ends.db = of_sender(db, sender(e));
         if (dx) ends.dx = of_sender(dx, sender(e));
         const uint64_t* const word = call.signs ? signs(first + e) : nullptr;
-        this->over_columns(wide, [=, dz = z + e * wide, value = u + e * wide](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+        this->over_columns([=, dz = z + e * wide, value = u + e * wide](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
           of_columns<decltype(vectors)::value>(dz + c, value + c, ends.at(c), word, c);
         });
       }

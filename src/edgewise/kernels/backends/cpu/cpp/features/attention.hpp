@@ -19,7 +19,7 @@ struct HeadMaps {
 
   HeadMaps(const void* weight, int H, int outputs, int R) {
     if (!weight) return;
-    const int wide = whole_vectors<A>(R), wide_back = whole_vectors<A>(outputs);
+    const int wide = whole<A>(R), wide_back = whole<A>(outputs);
     in.resize(size_t(H) * outputs * wide), back.resize(size_t(H) * R * wide_back);
     for (int h = 0; h < H; ++h)
       for (int c = 0; c < outputs; ++c)
@@ -56,7 +56,7 @@ struct Featured {
   Numbers<A> dp, dropped, ds, exponentials;          // [a row's edges, H]
 
   Featured(const FeaturedAttention& call, const FeaturedMaps<A>& maps, int64_t b)
-      : call(call), maps(maps), b(b), H(call.heads), C(call.channels), D(call.values), R(call.inputs), wide(whole_vectors<A>(R)),
+      : call(call), maps(maps), b(b), H(call.heads), C(call.channels), D(call.values), R(call.inputs), wide(whole<A>(R)),
         scale(A(call.scale)), keys(call.key_weight), values(call.value_weight), dropout(call.dropout, call.seed),
         softmax(call.heads), room(scratch<A>(size_t(ROWS) * H * (C + 4 * wide))), q(room.get()), u(q + ROWS * H * C),
         z(u + ROWS * H * wide), dz(z + ROWS * H * wide), du(dz + ROWS * H * wide) {}
@@ -260,7 +260,7 @@ template <class A>
 void attention_gradient(const FeaturedAttention& call) {
   constexpr int64_t most = 1 << 22, least = 64;  // numbers of all groups' totals, unless that were less than so many groups
   const FeaturedMaps<A> maps(call);
-  const int64_t I = call.graph.rows, J = call.transpose.rows, H = call.heads, R = call.inputs, wide = whole_vectors<A>(call.inputs);
+  const int64_t I = call.graph.rows, J = call.transpose.rows, H = call.heads, R = call.inputs, wide = whole<A>(call.inputs);
   for (const auto& [there, count] : {std::pair(call.dq.data, I * call.channels), std::pair(call.dk.data, J * call.channels),
                                      std::pair(call.dv.data, J * call.values)})
     expect_writes(there, call.batch * H * count * sizeof(A));

@@ -6,12 +6,10 @@
 #include "features/table.hpp"
 #include "matrix_products.hpp"
 #include "memory.hpp"
+#include "network/packed.hpp"
 #include "parallel.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
-
-template <class A>
-constexpr int whole_vectors(int n) { return (n + lanes<A> - 1) / lanes<A> * lanes<A>; }
 
 // Rows of several heads: head h of row n is at + n stride + h apart.
 template <class A>
@@ -25,7 +23,7 @@ struct HeadRows {
 template <class A, Start START>
 void rows_by_heads(HeadRows<const A> x, int64_t rows, int H, const A* matrices, int m, int n, HeadRows<A> y) {
   constexpr int W = lanes<A>;
-  const int wide = whole_vectors<A>(n);
+  const int wide = whole<A>(n);
   Numbers<A> room(n % W ? size_t(rows) * W : 0);
   for (int h = 0; h < H; ++h)
     for (int c = 0; c < n; c += W) {
@@ -46,7 +44,7 @@ void rows_by_heads(HeadRows<const A> x, int64_t rows, int H, const A* matrices, 
 template <class A, Start START>
 void sums_by_heads(HeadRows<const A> x, HeadRows<const A> y, int64_t rows, int H, int m, int n, A* matrices) {
   constexpr int W = lanes<A>;
-  const int wide = whole_vectors<A>(n);
+  const int wide = whole<A>(n);
   Numbers<A> room(n % W ? size_t(rows) * W : 0);
   for (int h = 0; h < H; ++h)
     for (int c = 0; c < n; c += W) {
@@ -66,7 +64,7 @@ struct ByHead {
   const int64_t each = std::max<int64_t>(256, call.rows / 256), parts = (call.rows + each - 1) / each;
 
   explicit ByHead(const Heads& call)
-      : call(call), H(call.heads), C(call.inputs), R(call.outputs), wide(whole_vectors<A>(R)) {}
+      : call(call), H(call.heads), C(call.inputs), R(call.outputs), wide(whole<A>(R)) {}
 
   // Calls part(n, first, count) for the rows.
   template <class Part>

@@ -78,9 +78,7 @@ struct Scoring : Tiles<A, Call> {
         const int64_t n = graph.edge[std::min(t + AHEAD, graph.edges - 1)];
         prefetch(scores(call.ds, n), 1), prefetch(signs(n), 1);
       }
-      int c = 0;
-      for (; c + 4 * W <= wide; c += 4 * W) sum<4>(j, c, dend + j * D);
-      for (; c < wide; c += W) sum<1>(j, c, dend + j * D);
+      this->over_columns([&](int c, auto vectors) { sum<decltype(vectors)::value>(j, c, dend + j * D); });
     }
     finish(call.b, dend, from, to, dr);
   }

@@ -88,13 +88,10 @@ struct Tiles {
     }
   }
 
-  // Calls part(c, vectors) for runs of vectors that cover the columns of a row of `wide` numbers.
+  // Calls part(c, vectors) for runs of vectors that cover a row of `wide` numbers.
   template <class Part>
-  static void over_columns(int wide, const Part& part) {
-    int c = 0;
-    for (; c + 4 * W <= wide; c += 4 * W) part(c, std::integral_constant<int, 4>{});
-    if (c + 2 * W <= wide) part(c, std::integral_constant<int, 2>{}), c += 2 * W;
-    if (c < wide) part(c, std::integral_constant<int, 1>{});
+  EDGEWISE_INLINE void over_columns(const Part& part) const {
+    by_vectors<A, 4, 2, 1>(wide, [&](int64_t c, auto vectors) EDGEWISE_INLINE_LAMBDA { part(int(c), vectors); });
   }
 
   void read_inputs() {
@@ -152,7 +149,7 @@ struct Tiles {
   void add_up() {
     for (int e = 0; e < count; ++e) prefetch_term(e, 1);
     read_inputs();
-    over_columns(wide, [&](int c, auto vectors) {
+    over_columns([&](int c, auto vectors) {
       constexpr int N = decltype(vectors)::value;
       int e = 0;
       for (; e + 6 <= count; e += 6) some_sums<6, N>(e, c);
@@ -173,16 +170,13 @@ struct Tiles {
 
   // total [R, wide] += eᵀ dz, of a tile.
   void learn(const A* dz, A* total) const {
-    over_columns(wide, [&](int c, auto vectors) {
-      multiply<A, decltype(vectors)::value, Start::AFTER, true>(given, apart, R, dz + c, wide, count, total + c, wide);
-    });
+    multiply_rows<A, Start::AFTER, true>(given, apart, R, dz, wide, count, total, wide);
   }
 
   // The gradients to what a tile's edges gave.
   void write_edges(const A* dz) {
     const int width = R ? R : D, apart = R ? map.wide_inputs : wide;
-    for (int c = 0; R && c < apart; c += W)
-      multiply<A, 1, Start::ZERO, false>(dz, wide, count, map.back.data() + c, apart, D, inputs + c, apart);
+    if (R) multiply_rows<A, Start::ZERO, false>(dz, wide, count, map.back.data(), apart, D, inputs, apart);
     const A* from = R ? inputs : dz;
     for (int e = 0; e < count; ++e)
       std::memcpy((A*)call.de + (b * call.graph.edges + number(e)) * width, from + e * apart, width * sizeof(A));

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "memory.hpp"
-#include "network/table.hpp"
+#include "network/packed.hpp"
 #include "parallel.hpp"
 #include "rows.hpp"
 #include "simd.hpp"
@@ -49,9 +49,7 @@ struct Coupling {
   // Calls part(c, vectors) for runs of one or two vectors that cover the channels.
   template <class Part>
   EDGEWISE_INLINE void over_channels(const Part& part) const {
-    int c = 0;
-    for (; c + W < C; c += 2 * W) part(c, std::integral_constant<int, 2>{});
-    if (c < C) part(c, std::integral_constant<int, 1>{});
+    by_vectors<A, 2, 1>(whole<A>(C), [&](int64_t c, auto vectors) EDGEWISE_INLINE_LAMBDA { part(int(c), vectors); });
   }
 
   template <int N>

@@ -127,15 +127,6 @@ struct Running {
     }
   }
 
-  // Calls part(c, vectors) for runs of vectors that cover a row of `wide` numbers.
-  template <class Part>
-  static EDGEWISE_INLINE void over_row(int wide, const Part& part) {
-    int c = 0;
-    for (; c + 8 * W <= wide; c += 8 * W) part(c, std::integral_constant<int, 8>{});
-    for (; c + 4 * W <= wide; c += 4 * W) part(c, std::integral_constant<int, 4>{});
-    for (; c < wide; c += W) part(c, std::integral_constant<int, 1>{});
-  }
-
   // z += W_0 bells.
   void add_bells() {
     const Packed<A>& to = map(0);
@@ -143,7 +134,7 @@ struct Running {
     for (int e = 0; e < count; ++e) {
       const A *bells = x + size_t(e) * to.wide_inputs + nearest[e], *weight = to.forward.data() + size_t(nearest[e]) * wide;
       A* row = z + size_t(e) * wide;
-      over_row(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      by_vectors<A, 8, 4, 1>(wide, [&](int64_t c, auto vectors) EDGEWISE_INLINE_LAMBDA {
         block<A, 1, decltype(vectors)::value, Start::ADD, false>(bells, 0, weight + c, wide, span, row + c, wide, nullptr);
       });
     }
@@ -190,7 +181,7 @@ struct Running {
       return;
     }
     read_rows((const A*)call.x, to.inputs, x, to.wide_inputs);
-    add_product(x, to.wide_inputs, count, to.forward.data(), wide, to.inputs, z, wide);
+    multiply_rows<A, Start::ADD, false>(x, to.wide_inputs, count, to.forward.data(), wide, to.inputs, z, wide);
   }
 
   static void add_row(const A* from, int width, A* to) {
@@ -206,7 +197,8 @@ struct Running {
       activate_tile<A>(call.activation, size_t(count) * map(l - 1).wide_outputs, z, u[l], learning ? slope[l] : nullptr);
       if (l > call.maps || (l == last && learning && !call.ds)) return;
       const Packed<A>& to = map(l);
-      add_product(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z, to.wide_outputs, to.bias.data());
+      multiply_rows<A, Start::ROW, false>(u[l], map(l - 1).wide_outputs, count, to.forward.data(), to.wide_outputs, to.inputs, z,
+                                          to.wide_outputs, to.bias.data());
     }
   }
 
@@ -258,12 +250,7 @@ struct Running {
   // The gradients to a map's weights and bias, from its inputs and dz.
   void learn(int l, const A* inputs, A* total) const {
     const Packed<A>& to = map(l);
-    for (int c = 0; c < to.wide_inputs; c += 2 * W) {
-      if (c + 2 * W <= to.wide_inputs)
-        multiply<A, 2, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs + c, to.wide_inputs, count, total + c, to.wide_inputs);
-      else
-        multiply<A, 1, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs + c, to.wide_inputs, count, total + c, to.wide_inputs);
-    }
+    multiply_rows<A, Start::AFTER, true>(dz, to.wide_outputs, to.outputs, inputs, to.wide_inputs, count, total, to.wide_inputs);
     learn_bias(l, total);
   }
 
@@ -284,7 +271,7 @@ struct Running {
     for (int e = 0; e < count; ++e) {
       const A *bells = x + size_t(e) * to.wide_inputs + nearest[e], *own = dz + size_t(e) * wide;
       A* const rows = of_bells.data() + size_t(nearest[e]) * wide;
-      over_row(wide, [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      by_vectors<A, 8, 4, 1>(wide, [&](int64_t c, auto vectors) EDGEWISE_INLINE_LAMBDA {
         constexpr int N = decltype(vectors)::value;
         Vector<A> gradient[N];
 #pragma GCC unroll 8
@@ -309,12 +296,7 @@ struct Running {
   // du before map l, from dz behind it.
   void back(int l, A* du) const {
     const Packed<A>& to = map(l);
-    for (int c = 0; c < to.wide_inputs; c += 2 * W) {
-      if (c + 2 * W <= to.wide_inputs)
-        multiply<A, 2, Start::ZERO, false>(dz, to.wide_outputs, count, to.back.data() + c, to.wide_inputs, to.outputs, du + c, to.wide_inputs);
-      else
-        multiply<A, 1, Start::ZERO, false>(dz, to.wide_outputs, count, to.back.data() + c, to.wide_inputs, to.outputs, du + c, to.wide_inputs);
-    }
+    multiply_rows<A, Start::ZERO, false>(dz, to.wide_outputs, count, to.back.data(), to.wide_inputs, to.outputs, du, to.wide_inputs);
   }
 
   // Adds the gradients to the weights to `total`, map after map.

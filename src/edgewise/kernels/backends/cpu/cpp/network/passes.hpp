@@ -16,7 +16,7 @@ void add_to_senders(const Network& call, int width, const A* along_edges) {
     for (int64_t j = pieces.start(piece); j < pieces.start(piece + 1); ++j) {
       const int64_t from = graph.offsets[j], to = graph.offsets[j + 1];
       for (int64_t t = from; t < to; ++t) prefetch(row_of(std::min(t + AHEAD, graph.edges - 1)), width * sizeof(A));
-      const auto sum = [&](int c, auto vectors) EDGEWISE_INLINE_LAMBDA {
+      by_vectors<A, 4, 1>(width, [&](int64_t c, auto vectors) EDGEWISE_INLINE_LAMBDA {
         constexpr int N = decltype(vectors)::value;
         A* const out = (A*)call.db + j * width + c;
         Vector<A> total[N];
@@ -26,11 +26,8 @@ void add_to_senders(const Network& call, int width, const A* along_edges) {
 #pragma GCC unroll 4
           for (int n = 0; n < N; ++n) total[n] += load_part(row_of(t) + c + n * W, width - c - n * W);
 #pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) store_some<A>(out + n * W, std::min(W, width - c - n * W), total[n]);
-      };
-      int c = 0;
-      for (; c + 4 * W <= width; c += 4 * W) sum(c, std::integral_constant<int, 4>{});
-      for (; c < width; c += W) sum(c, std::integral_constant<int, 1>{});
+        for (int n = 0; n < N; ++n) store_some<A>(out + n * W, int(std::min<int64_t>(W, width - c - n * W)), total[n]);
+      });
     }
   });
 }

@@ -61,9 +61,9 @@ inline void Tiles<S>::add_gradients(int64_t b, int h, const Panel& panel, int64_
   if (dbias) with_bias<N, true>(b, h, panel, r, first, last, ds);
   multiply<A, N, Start::ADD, true>(k.x, k.stride, C, ds, N * W, count, of.dq, N * W);
   const Rows dy = read(call.dy, b, panel.row, panel.count, h * D, D, D % W == 0, dy_room);
-  add_product<A>(s, N * W, count, dy.x, dy.stride, panel.count, dv, D_whole);
+  multiply_rows<A, Start::ADD, false>(s, N * W, count, dy.x, dy.stride, panel.count, dv, D_whole);
   const Rows q = read(call.q, b, panel.row, panel.count, h * C, C, C % W == 0, q_room);
-  add_product<A>(ds, N * W, count, q.x, q.stride, panel.count, dk, C_whole);
+  multiply_rows<A, Start::ADD, false>(ds, N * W, count, q.x, q.stride, panel.count, dk, C_whole);
 }
 
 template <class S>
