@@ -25,15 +25,15 @@ static std::vector<std::string> names_here() {
   return names;
 }
 
-static int chosen = 0;
+static int running = 0;
 
-int chosen_instruction_set() { return chosen; }
+int chosen_instruction_set() { return running; }
 
 static void choose(const std::string& name) {
   int position = 0;
   for (const char* known : NAMES) {
     if (name == known && runs_here(known)) {
-      chosen = position;
+      running = position;
       return;
     }
     ++position;
@@ -45,7 +45,6 @@ void bind_building(nb::module_& module);  // graphs: building, transposing, coal
 void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
 void bind_collecting(nb::module_& module); // graphs: batches of stored ones
-void bind_adding(nb::module_& module);    // training: sums over processes
 void bind_kernels(nb::module_& module);   // kernels
 void bind_pointwise(nb::module_& module); // kernels: activations and pools
 
@@ -60,13 +59,12 @@ NB_MODULE(_native, module) {
   choose(here.back());
   module.def("built_for", [] { return std::vector<std::string>(std::begin(NAMES), std::end(NAMES)); });
   module.def("instruction_sets", names_here);
-  module.def("instruction_set", [] { return std::string(NAMES[chosen]); });
+  module.def("instruction_set", [] { return std::string(NAMES[running]); });
   module.def("use_instruction_set", choose);
   bind_building(module);
   bind_sampling(module);
   bind_gathering(module);
   bind_collecting(module);
-  bind_adding(module);
   bind_kernels(module);
   bind_pointwise(module);
 }

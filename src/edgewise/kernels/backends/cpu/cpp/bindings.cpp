@@ -20,7 +20,8 @@ EDGEWISE_TABLES(TilesTable, tiles_table)
 // EACH(f, Class, a, b) is f(Class, a) f(Class, b).
 #define AGAIN(...) AGAIN_4(AGAIN_4(AGAIN_4(AGAIN_4(__VA_ARGS__))))
 #define AGAIN_4(...) AGAIN_16(AGAIN_16(AGAIN_16(AGAIN_16(__VA_ARGS__))))
-#define AGAIN_16(...) __VA_ARGS__
+#define AGAIN_16(...) AGAIN_64(AGAIN_64(AGAIN_64(AGAIN_64(__VA_ARGS__))))
+#define AGAIN_64(...) __VA_ARGS__
 #define PARENTHESES ()
 #define EACH(f, Class, ...) AGAIN(EACH_ONE(f, Class, __VA_ARGS__))
 #define EACH_ONE(f, Class, first, ...) f(Class, first) __VA_OPT__(EACH_NEXT PARENTHESES (f, Class, __VA_ARGS__))

@@ -71,7 +71,7 @@ void multiply_rows(const A* x, int64_t x_stride, int64_t M, const A* y, int64_t 
                    const A* row = nullptr) {
   by_vectors<A, 2, 1>(columns, [&](int64_t c, auto width) EDGEWISE_INLINE_LAMBDA {
     constexpr int N = decltype(width)::value;
-    Vector<A> given[N];
+    Vector<A> given[N] = {};
     for (int n = 0; START == Start::ROW && n < N; ++n) given[n] = load(row + c + n * lanes<A>);
     multiply<A, N, START, ACROSS>(x, x_stride, M, y + c, y_stride, K, z + c, columns, given);
   });

@@ -207,38 +207,44 @@ struct Columns {
   }
 };
 
-// Calls block(columns) for runs of at most 8 vectors that cover the C columns of each of G heads: of floats several heads at once
-// where each has one vector, or 2, 4 or 8 whole ones; else head by head.
-template <class S, int G, class Block>
+// Calls block(columns) for runs of at most 8 vectors that cover the C columns of each of G heads: several heads at once where each
+// has a Fixed number of whole vectors, or of floats fewer columns than one vector; else head by head.
+template <class S, int G, int Fixed, class Block>
 EDGEWISE_INLINE void over_columns(int C, const Block& block) {
   using A = Sum<S>;
   constexpr int W = lanes<A>;
-  const int each = (C + W - 1) / W, last = C - (each - 1) * W;
-  if constexpr (std::is_same_v<S, float>) {
-    const auto by_heads = [&](auto vectors, auto partial) EDGEWISE_INLINE_LAMBDA {
-      constexpr int heads = std::min(G, 8 / vectors.value);
-      for (int g = 0; g < G; g += heads) block(Columns<A, heads, vectors.value, partial.value>{g, g * C, C, last});
-    };
-    if (each == 1 && last < W) return by_heads(std::integral_constant<int, 1>{}, std::true_type{});
-    if (each == 1) return by_heads(std::integral_constant<int, 1>{}, std::false_type{});
-    if (each == 2 && last == W) return by_heads(std::integral_constant<int, 2>{}, std::false_type{});
-    if (each == 4 && last == W) return by_heads(std::integral_constant<int, 4>{}, std::false_type{});
-    if (each == 8 && last == W) return by_heads(std::integral_constant<int, 8>{}, std::false_type{});
-  }
-  for (int g = 0; g < G; ++g) {
-    int c = 0;
-    for (; c + 4 * W <= C; c += 4 * W) block(Columns<A, 1, 4, false>{g, g * C + c, C, W});
-    for (; c + W <= C; c += W) block(Columns<A, 1, 1, false>{g, g * C + c, C, W});
-    if (c < C) block(Columns<A, 1, 1, true>{g, g * C + c, C, C - c});
+  const auto by_heads = [&](auto vectors, auto partial) EDGEWISE_INLINE_LAMBDA {
+    constexpr int heads = std::min(G, 8 / vectors.value);
+    for (int g = 0; g < G; g += heads) block(Columns<A, heads, vectors.value, partial.value>{g, g * C, C, partial.value ? C : W});
+  };
+  if constexpr (Fixed) {
+    by_heads(std::integral_constant<int, Fixed / W>{}, std::false_type{});
+  } else {
+    if constexpr (std::is_same_v<S, float>)
+      if (C < W) return by_heads(std::integral_constant<int, 1>{}, std::true_type{});
+    for (int g = 0; g < G; ++g) {
+      int c = 0;
+      const auto run = [&](auto vectors, auto partial, int columns) EDGEWISE_INLINE_LAMBDA {
+        block(Columns<A, 1, vectors.value, partial.value>{g, g * C + c, C, columns - (vectors.value - 1) * W});
+        c += columns;
+      };
+      while (C - c >= 4 * W) run(std::integral_constant<int, 4>{}, std::false_type{}, 4 * W);
+      if constexpr (std::is_same_v<S, float>) {
+        if (C - c > 3 * W) run(std::integral_constant<int, 4>{}, std::true_type{}, C - c);
+        else if (C - c > 2 * W) run(std::integral_constant<int, 3>{}, std::true_type{}, C - c);
+        else if (C - c > W) run(std::integral_constant<int, 2>{}, std::true_type{}, C - c);
+      }
+      while (C - c >= W) run(std::integral_constant<int, 1>{}, std::false_type{}, W);
+      if (c < C) run(std::integral_constant<int, 1>{}, std::true_type{}, C - c);
+    }
   }
 }
 
 // y_g = Σ_e w[e][g] x_eg, or added to what is there; of two weights at once where there are two y, so that x_eg is read once.
-template <class S, int G, int Sums>
-EDGEWISE_APART void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int C, std::array<Sum<S>*, Sums> y,
-                             bool fresh) {
+template <class S, int G, int Fixed, int Sums>
+void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, int64_t n, int any, std::array<Sum<S>*, Sums> y, bool fresh) {
   using A = Sum<S>;
-  over_columns<S, G>(C, [&](auto columns) EDGEWISE_INLINE_LAMBDA {  // their sums stay in registers
+  over_columns<S, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {  // their sums stay in registers
     constexpr int B = columns.vectors, chains = B >= 8 ? 1 : 8 / B;
     const Rows<S> some = rows.from(columns.from);
     Vector<A> total[chains][Sums][B] = {};
@@ -268,10 +274,10 @@ EDGEWISE_APART void add_rows(std::array<const Sum<S>*, Sums> w, Rows<S> rows, in
 }
 
 // y_g += Σ_e w[e][g] (q_g + x_eg > 0), channel by channel.
-template <class S, int G>
-EDGEWISE_APART void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int C, Sum<S>* y) {
+template <class S, int G, int Fixed>
+void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows, int64_t n, int any, Sum<S>* y) {
   using A = Sum<S>;
-  over_columns<S, G>(C, [&](auto columns) EDGEWISE_INLINE_LAMBDA {
+  over_columns<S, G, Fixed>(Fixed ? Fixed : any, [&](auto columns) EDGEWISE_INLINE_LAMBDA {
     constexpr int B = columns.vectors;
     const Rows<S> some = rows.from(columns.from);
     const A* const own = q + columns.from;
@@ -291,19 +297,39 @@ EDGEWISE_APART void add_positive(const Sum<S>* q, const Sum<S>* w, Rows<S> rows,
   });
 }
 
-// The loops that read vectors of the own end, for one number of channels: of floats the few that are common are written out.
+// The type of `add_rows`.
+template <class S, int Sums>
+using Adding = void (*)(std::array<const Sum<S>*, Sums>, Rows<S>, int64_t, int, std::array<Sum<S>*, Sums>, bool);
+
+// The loops for one number of channels, chosen once for a call. Of floats those that are common are written out.
 template <class S, int G>
 struct Loops {
   decltype(&dots<S, G, 0>) dots = EDGEWISE_ISA::dots<S, G, 0>;
   decltype(&gated_scores<S, G, 0>) gated_scores = EDGEWISE_ISA::gated_scores<S, G, 0>;
+  Adding<S, 1> add_rows = EDGEWISE_ISA::add_rows<S, G, 0, 1>;
+  Adding<S, 2> add_rows_twice = EDGEWISE_ISA::add_rows<S, G, 0, 2>;
+  decltype(&add_positive<S, G, 0>) add_positive = EDGEWISE_ISA::add_positive<S, G, 0>;
 
   explicit Loops(int channels) {
-    if constexpr (std::is_same_v<S, float> && G >= 4)
-      if (channels == 16) dots = EDGEWISE_ISA::dots<S, G, 16>, gated_scores = EDGEWISE_ISA::gated_scores<S, G, 16>;
-    if constexpr (std::is_same_v<S, float> && G == 4)
-      if (channels == 32) dots = EDGEWISE_ISA::dots<S, G, 32>;
-    if constexpr (std::is_same_v<S, float> && G == 8)
-      if (channels == 8) dots = EDGEWISE_ISA::dots<S, G, 8>;
+    if constexpr (std::is_same_v<S, float>) {
+      constexpr int W = lanes<float>;
+      if (channels == W) add_whole<W>();
+      else if (channels == 2 * W) add_whole<2 * W>();
+      else if (channels == 4 * W) add_whole<4 * W>();
+      else if (channels == 8 * W) add_whole<8 * W>();
+      if constexpr (G >= 4)
+        if (channels == 16) dots = EDGEWISE_ISA::dots<S, G, 16>, gated_scores = EDGEWISE_ISA::gated_scores<S, G, 16>;
+      if constexpr (G == 4)
+        if (channels == 32) dots = EDGEWISE_ISA::dots<S, G, 32>;
+      if constexpr (G == 8)
+        if (channels == 8) dots = EDGEWISE_ISA::dots<S, G, 8>;
+    }
+  }
+
+  template <int Fixed>
+  void add_whole() {
+    add_rows = EDGEWISE_ISA::add_rows<S, G, Fixed, 1>, add_rows_twice = EDGEWISE_ISA::add_rows<S, G, Fixed, 2>;
+    if constexpr (Fixed == 16) add_positive = EDGEWISE_ISA::add_positive<S, G, Fixed>;
   }
 };
 

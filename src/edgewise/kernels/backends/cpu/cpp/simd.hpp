@@ -333,11 +333,13 @@ EDGEWISE_INLINE Vector<double> logarithm(Vector<double> x) {
   return x;
 }
 
-// Calls part(c, vectors) for runs of so many vectors, the longest first and 1 last, that cover `wide` numbers.
+// Calls part(c, vectors) for runs of so many vectors, the longest first and 1 last, that cover `wide` numbers; of doubles for
+// single vectors, as they are compiled for exactness rather than speed.
 template <class A, int Length, int... Shorter, class Part>
 EDGEWISE_INLINE void by_vectors(int64_t wide, const Part& part, int64_t c = 0) {
-  for (; c + (Length - 1) * lanes<A> + (Length > 1 ? lanes<A> : 1) <= wide; c += Length * lanes<A>)
-    part(c, std::integral_constant<int, Length>{});
+  if constexpr (Length == 1 || std::is_same_v<A, float>)
+    for (; c + (Length - 1) * lanes<A> + (Length > 1 ? lanes<A> : 1) <= wide; c += Length * lanes<A>)
+      part(c, std::integral_constant<int, Length>{});
   if constexpr (sizeof...(Shorter) > 0) by_vectors<A, Shorter...>(wide, part, c);
 }
 

@@ -80,8 +80,8 @@ def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
     if len(own.reverse):
         call.transpose = adjacency(*own.reverse[:3])
     if a is not None:
-        call.one = a.shape[1] == 1 and own.structure[0].shape[0] > 2
-        call.a = library.Matrix(a.data_ptr(), 0, 0) if call.one else matrix(a)
+        call.one = one = a.shape[1] == 1 and own.structure[0].shape[0] > 2
+        call.a = library.Matrix(a.data_ptr(), 0, 0) if one else matrix(a)
     if e is not None:
         call.e, call.e_batch_stride = e.data_ptr(), e.stride(0) if e.shape[0] > 1 else 0
     if weight is not None:

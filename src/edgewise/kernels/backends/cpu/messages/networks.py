@@ -195,7 +195,7 @@ def _arguments(
     learnt = totals[4:] or [None] * len(weights)
     call = library.Network()
     call.threads, call.activation = threads(), ACTIVATIONS[message.activation]
-    call.collected = len(message.maps) + 1 if summed else message.hidden
+    call.collected = _collected(message, summed)
     call.reach = 0.0 if message.edges is None else message.edges.reach or 0.0
     call.maps, call.graph = len(message.maps), native.adjacency(*native.structure_of(graph))
     widths = []
@@ -208,11 +208,17 @@ def _arguments(
     return call, widths
 
 
+def _collected(message: Network[Any], summed: bool) -> int:
+    """The number of the layer that is summed, 0 for none."""
+    return len(message.maps) + 1 if summed else message.hidden
+
+
 def _results(graph: Graph, message: Network[Any], summed: bool, tensors: Sequence[Tensor | None]) -> Results:
     """Σ_j u_k of a hidden layer that is a result; then Σ_j σ(z_L) where that is summed, else s_ij z_L."""
     given = [None if t is None else t.contiguous() for t in tensors]
     (call, widths), some = _arguments(graph, message, summed, given), next(t for t in given if t is not None)
-    y = some.new_empty(graph.num_receivers, widths[call.collected - 1]) if call.collected else None
+    collected = _collected(message, summed)
+    y = some.new_empty(graph.num_receivers, widths[collected - 1]) if collected else None
     r = None if summed else some.new_empty(graph.num_edges, widths[-1])
     call.y, call.r = _at(y), _at(r)
     library.network(DTYPES[some.dtype], call)

@@ -57,9 +57,9 @@ EDGEWISE_APART void Attending<S, G>::by_sender(int64_t b, int h, const Part& par
         if (call.score != NONE) prefetch_row(call.dk, b, j + r + part.ahead(), h * C, G * C);
         prefetch_row(call.dv, b, j + r + part.ahead(), h * D, G * D);
       }
-      add_rows<S, G, 1>({p + from * G}, rows(call.dy, b, h * D, index + from, 0), count, D, {dv}, fresh);
+      by_value.add_rows({p + from * G}, rows(call.dy, b, h * D, index + from, 0), count, D, {dv}, fresh);
       if (call.score == DOT) {
-        add_rows<S, G, 1>({ds + from * G}, rows(call.q, b, h * C, index + from, 0), count, C, {dk}, fresh && !shared);
+        by_channel.add_rows({ds + from * G}, rows(call.q, b, h * C, index + from, 0), count, C, {dk}, fresh && !shared);
       } else if (call.score == ADDITIVE) {
         add_units(s + from * G, count, dk);
       } else if (call.score == GATED) {
@@ -82,7 +82,7 @@ EDGEWISE_INLINE void Attending<S, G>::through_gated_scores(int h, const A* x, co
   A *total = room.data() + 2 * G * (C + D) + W, *positive = total + W;
   if (begins) std::memset(total, 0, (W + G * C) * sizeof(A));
   add_units(weight, n, total);
-  add_positive<S, G>(x, weight, others, n, C, positive);
+  by_channel.add_positive(x, weight, others, n, C, positive);
   if (!ends || (begins && n == 0)) return;  // 0 times the numbers of a row without edges may be NaN
   const A* a = (const A*)call.a + h * C;
   for (int g = 0; g < G; ++g)
@@ -123,7 +123,7 @@ EDGEWISE_APART void Attending<S, G>::by_receiver(int64_t b, int h, const Part& p
       A* dq = sums(row(call.dq, b, i + r, h * C), G * C, place, false);
       if (e == first) prefetch_row(call.dq, b, i + r + part.ahead(), h * C, G * C);
       if (call.score == DOT)
-        add_rows<S, G, 1>({ds + from * G}, keys, count, C, {dq}, e == first && part.begins);
+        by_channel.add_rows({ds + from * G}, keys, count, C, {dq}, e == first && part.begins);
       else
         through_gated_scores(h, own.x + r * call.q.row_stride, keys, count, ds + from * G, part.rows > 1 || e == first,
                              part.rows > 1 || e + n == last, dq, da);

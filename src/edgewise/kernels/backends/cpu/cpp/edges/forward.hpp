@@ -80,8 +80,8 @@ EDGEWISE_APART void Attending<S, G>::forward(int64_t b, int h, const Part& part)
         for (int d = 0; splits && d < D; ++d) y_positive[g * D + d] *= shrink[g];
       }
     const Rows<S> values = rows(call.v, b, h * D, index, alike ? 0 : along);
-    if (splits) add_rows<S, G, 2>({p, dp}, values, n, D, {y, y_positive}, fresh);
-    else add_rows<S, G, 1>({p}, values, n, D, {y}, fresh);
+    if (splits) by_value.add_rows_twice({p, dp}, values, n, D, {y, y_positive}, fresh);
+    else by_value.add_rows({p}, values, n, D, {y}, fresh);
   }
   if (!at_once) {
     finish();
@@ -149,11 +149,11 @@ EDGEWISE_APART void Attending<S, G>::forward_short(int64_t b, int h, const Part&
     A* const y = (A*)row(call.y, b, part.row + r, h * D);
     if (lse) std::memcpy(lse + at + r * H, top + r * G, G * sizeof(A));
     if (!splits) {
-      add_rows<S, G, 1>({p + from * G}, values, count, D, {y}, true);
+      by_value.add_rows({p + from * G}, values, count, D, {y}, true);
       continue;
     }
     for (int64_t e = from; e < from + count; ++e) put_unit(dp + e * G, unit(dp + e * G) * inverse);
-    add_rows<S, G, 2>({p + from * G, dp + from * G}, values, count, D, {y, positive_of(b, part.row + r, h)}, true);
+    by_value.add_rows_twice({p + from * G, dp + from * G}, values, count, D, {y, positive_of(b, part.row + r, h)}, true);
     put_unit(positive_share_of(b, part.row + r, h), unit(positive + r * G) * inverse);
   }
 }

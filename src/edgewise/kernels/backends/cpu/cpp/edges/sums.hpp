@@ -63,6 +63,7 @@ struct Summing {
   // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0.
   template <Weights Kind, int B>
   EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
+    if (B == 8) numbers = 8 * W;  // known when this is compiled
     y += part.row * call.y.row_stride;
     constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
     const int64_t count = part.last - part.first;
@@ -186,7 +187,8 @@ struct Summing {
     }
     for (; c + 4 * W <= width; c += 4 * W) run(four, c, 4 * W);
     for (; c + W <= width; c += W) run(one, c, W);
-    if (c < width) run(none, c, width - c);
+    if (c < width && c && bands.count == 1) run(one, width - W, W);  // overlaps the one before
+    else if (c < width) run(none, c, width - c);
   }
 
   // Some columns of some rows: B vectors, or those of few columns.
