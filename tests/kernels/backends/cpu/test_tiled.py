@@ -244,6 +244,7 @@ def test_it_is_a_proper_operator():
         torch.library.opcheck(tiled.attend_tiles.overload, inputs)
 
 
+@pytest.mark.compiled
 def test_it_compiles_without_graph_breaks():
     graph = causal(30)
     tensors = draw(graph, 2, 8, 8, dtype=torch.float32)
