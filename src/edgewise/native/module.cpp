@@ -44,9 +44,7 @@ static void choose(const std::string& name) {
 void bind_building(nb::module_& module);  // graphs: building, transposing, coalescing
 void bind_sampling(nb::module_& module);  // graphs: neighbours drawn at random
 void bind_gathering(nb::module_& module); // graphs: rows of mapped arrays
-void bind_collecting(nb::module_& module); // graphs: batches of stored ones
 void bind_kernels(nb::module_& module);   // kernels
-void bind_pointwise(nb::module_& module); // kernels: activations and pools
 
 }  // namespace edgewise
 
@@ -64,7 +62,5 @@ NB_MODULE(_native, module) {
   bind_building(module);
   bind_sampling(module);
   bind_gathering(module);
-  bind_collecting(module);
   bind_kernels(module);
-  bind_pointwise(module);
 }
