@@ -4,7 +4,6 @@ import torch
 
 from edgewise import Dot, EdgeBias, Graph, attend, use_backend
 from edgewise.graphs import bipartite, blocks, causal, complete, grid, squares, strided, window
-from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.operator.dropout import drop_pairs
 
 
@@ -88,6 +87,8 @@ def dropped(graph, tensors, bias, p, backend):
         _, w_ij = attend(graph, *leaves[:3], score, return_weights=True)
         survivors = drop_pairs(graph, torch.ones_like(w_ij), p, seed)
         share = float((survivors != 0).double().mean())
-        y = segment.weighted_values(graph, w_ij * survivors, leaves[2])
+        m_ij = (w_ij * survivors).unsqueeze(-1) * leaves[2].index_select(-3, graph.senders)
+        shape = *m_ij.shape[:-3], graph.num_receivers, *m_ij.shape[-2:]
+        y = m_ij.new_zeros(shape).index_add(-3, graph.receivers, m_ij)
     weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return [y.detach(), *torch.autograd.grad(y, leaves, weight.to(y.dtype))], share

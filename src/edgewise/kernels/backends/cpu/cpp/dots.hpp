@@ -81,9 +81,12 @@ EDGEWISE_APART void dots_of_heads(int64_t edges, int H, A* out, Operands... oper
   if (H == 1) return dots_of_group<A, 1>(edges, out, operands...);
   if constexpr (std::is_same_v<A, float>) {
     if (H == 2) return dots_of_group<A, 2>(edges, out, operands...);
+    if (H == 3) return dots_of_group<A, 3>(edges, out, operands...);
     if (H == 4) return dots_of_group<A, 4>(edges, out, operands...);
-    if constexpr (W >= 8)
+    if constexpr (W >= 8) {
+      if (H == 6) return dots_of_group<A, 6>(edges, out, operands...);
       if (H == 8) return dots_of_group<A, 8>(edges, out, operands...);
+    }
   }
   const int64_t count = edges * H;
   int64_t e = 0;
@@ -140,7 +143,9 @@ EDGEWISE_APART void sums_of_some(const EdgeRows<A>& weights, const EdgeRows<A>& 
     }
   };
   while (cells - done >= 8) run(std::integral_constant<int, 8>{});
+  if (std::is_same_v<A, float> && cells - done >= 6) run(std::integral_constant<int, 6>{});
   if (cells - done >= 4) run(std::integral_constant<int, 4>{});
+  if (std::is_same_v<A, float> && cells - done == 3) run(std::integral_constant<int, 3>{});
   while (cells - done >= 2) run(std::integral_constant<int, 2>{});
   if (cells - done == 1) run(std::integral_constant<int, 1>{});
 }

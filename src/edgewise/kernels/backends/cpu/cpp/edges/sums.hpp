@@ -200,11 +200,11 @@ struct Summing {
     });
   }
 
-  // Where columns take several loops, a few rows at a time: what these read stays near by from loop to loop.
+  // Where columns take several loops, two rows at a time: what these read stays near by from loop to loop, its pages too.
   template <Weights Kind>
   void run_kind(int64_t b, Run rows) const {
     const int heads = per == 1 || each ? 1 : call.heads;
-    const int64_t some = heads == 1 && width <= (std::is_same_v<S, float> ? 8 : 4) * W ? rows.rows : 8;
+    const int64_t some = heads == 1 && width <= (std::is_same_v<S, float> ? 8 : 4) * W ? rows.rows : 2;
     while (rows.rows > 0) {
       const Run now = rows.take(some);
       for (int h = 0; h < heads; ++h) {

@@ -70,12 +70,16 @@ struct Along {
 template <class A, int G>
 struct ByHeads {
   static constexpr int W = lanes<A>;
-  using Unit = Short<A, G>;  // a number for each of some heads
+  using Unit = Short<A, G == 3 ? 4 : G>;  // a number for each of some heads
 
   static Unit unit(const A* p) {
-    Unit x;
-    std::memcpy(&x, p, sizeof x);
-    return x;
+    if constexpr (G == 3) {
+      return Unit{p[0], p[1], p[2], 0};
+    } else {
+      Unit x;
+      std::memcpy(&x, p, sizeof x);
+      return x;
+    }
   }
   static void put_unit(A* p, Unit x) { std::memcpy(p, &x, G * sizeof(A)); }
 
@@ -146,11 +150,15 @@ struct ByHeads {
   }
 };
 
-// Calls of(group) with the largest group of heads, 4 or 2, that divides them and fits a vector; else one head.
+// Calls of(group) with the largest group of heads that divides them and fits a vector; of doubles 4 heads, or one.
 template <class A, class Of>
 auto for_group(int heads, const Of& of) {
-  if (heads % 4 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? lanes<A> : 4>{});
-  if (heads % 2 == 0) return of(std::integral_constant<int, 2>{});
+  if constexpr (std::is_same_v<A, float>) {
+    if (lanes<A> >= 8 && heads % 8 == 0) return of(std::integral_constant<int, lanes<A> < 8 ? lanes<A> : 8>{});
+    if (heads % 3 == 0) return of(std::integral_constant<int, 3>{});
+    if (heads % 4 && heads % 2 == 0) return of(std::integral_constant<int, 2>{});
+  }
+  if (lanes<A> >= 4 && heads % 4 == 0) return of(std::integral_constant<int, lanes<A> < 4 ? lanes<A> : 4>{});
   return of(std::integral_constant<int, 1>{});
 }
 
