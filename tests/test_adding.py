@@ -29,6 +29,20 @@ ADDED: dict[str, tuple[dict[str, str], str, list[tuple[str, str]]]] = {
             )
         ],
     ),
+    "model": (
+        {
+            "model.py": "src/edgewise/models/graph/simplified.py",
+            "test_model.py": "tests/models/graph/test_simplified.py",
+        },
+        "src/edgewise/models/__init__.py",
+        [
+            (
+                "from edgewise.models.graph.smoothing import energy_by_depth as energy_by_depth",
+                "from edgewise.models.graph.simplified import Simplified as Simplified\n"
+                "from edgewise.models.graph.simplified import SimplifiedSettings as SimplifiedSettings",
+            )
+        ],
+    ),
     "score": (
         {"score.py": "src/edgewise/kernels/cosine.py", "test_score.py": "tests/kernels/test_cosine.py"},
         "src/edgewise/kernels/__init__.py",
@@ -127,7 +141,7 @@ def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_addition_touches_few_files(extended: dict[str, set[str]]) -> None:
-    for what in ("layer", "score", "backend", "task"):
+    for what in ("layer", "model", "score", "backend", "task"):
         assert extended[what] == {*ADDED[what][0].values(), ADDED[what][1]}, what
         assert len(extended[what]) <= 3
     assert extended["recipe"] == {"src/edgewise/recipes/ring.yaml"}
@@ -142,18 +156,21 @@ def test_contributing_names_the_templates_and_their_places() -> None:
         assert table.removeprefix("src/edgewise/") in text
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(600)
 def test_everything_else_follows(copy: Path, extended: dict[str, set[str]]) -> None:
     """The tests that come with the templates, the house's rules, and the conformance suite on the new layer."""
     tests = [place for files, _, _ in ADDED.values() for place in files.values() if place.endswith(".py")]
     conformance = ["tests/layers/test_conformance.py", "tests/kernels/choose"]
-    chosen = "LazyWalk or lazy_walk or cosine or loop or ring or house or floor or file or folder or table"
+    chosen = "LazyWalk or lazy_walk or spread or cosine or loop or ring or house or floor or file or folder or table"
     run = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests, *conformance[:1],
                  "tests/architecture")  # fmt: skip
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
     assert "LazyWalk" in python(copy, "-m", "edgewise", "list", "layers").stdout
+    assert "simplified" in python(copy, "-m", "edgewise", "list", "models").stdout
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(600)
 def test_the_recipe_trains_and_its_report_shows_the_task(copy: Path, extended: dict[str, set[str]]) -> None:
     run = python(copy, "-m", "edgewise", "train", "ring", "--run", str(copy / "run"), "--json")
