@@ -31,10 +31,15 @@ def filled(page: str) -> str:
     return re.sub(r"^\[.*\]\((tables/[\w-]+\.csv)\)$", lambda found: table(DOCS / found[1]), page, flags=re.MULTILINE)
 
 
+def cells(path: Path) -> list[list[str]]:
+    """The rows of a CSV file, the first with the names of its columns."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [[cell.replace("|", "\\|") for cell in row] for row in csv.reader(file)]
+
+
 def table(path: Path) -> str:
     """A CSV file as a Markdown table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        head, *rows = ([cell.replace("|", "\\|") for cell in row] for row in csv.reader(file))
+    head, *rows = cells(path)
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
@@ -68,9 +73,7 @@ def write_families() -> None:
     """Write docs/systems, a page for each family, where it has changed: Sphinx then reads nothing twice."""
     folder = DOCS / "systems"
     folder.mkdir(exist_ok=True)
-    figures = [
-        row for path in sorted((DOCS / "tables").glob("*.csv")) for row in csv.reader(path.open(encoding="utf-8"))
-    ]
+    figures = [(head, row) for head, *rows in map(cells, sorted((DOCS / "tables").glob("*.csv"))) for row in rows]
     for letter in sorted({row.id[0] for row in SYSTEMS}):
         parts = [f"# {FAMILIES.get(letter, letter)}", ""]
         for id_ in dict.fromkeys(row.id for row in SYSTEMS if row.id[0] == letter):
@@ -79,13 +82,16 @@ def write_families() -> None:
             for system in rows:
                 module = f"edgewise.{system.file.removesuffix('.py').replace('/', '.')}"
                 named = re.compile(rf"`edgewise train {system.recipe}(?![\w-])")
-                reached = [row for row in figures if row and named.match(row[0])]
+                reached = [(head, row) for head, row in figures if named.match(row[0])]
                 parts += [
                     f"### {system.name}\n" if len(rows) > 1 else "",
                     f'<div class="equation">{indexed(system.equation)}</div>\n',
                     f"Code: {{py:mod}}`{module}`\n",
                     f"```sh\nedgewise train {system.recipe}\n```\n",
-                    *(f"- {' · '.join(filter(None, row))}" for row in reached),
+                    *(
+                        f"- {row[0]}: {'; '.join(map(' '.join, filter(all, zip(head[1:], row[1:], strict=True))))}"
+                        for head, row in reached
+                    ),
                     f"\n```{{literalinclude}} ../../src/edgewise/recipes/{system.recipe}.yaml\n:language: yaml\n```\n",
                 ]
         path, text = folder / f"{letter.lower()}.md", "\n".join(parts)
