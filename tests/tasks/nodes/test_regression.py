@@ -5,7 +5,7 @@ import torch
 
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
-from tasks.nodes.own.test_folder import write
+from data.test_graph import write
 from tasks.own.test_target import PAIR, nodes_of
 
 

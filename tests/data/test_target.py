@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from data.test_graph import write
 from edgewise.data.target import Target
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
-from tasks.nodes.own.test_folder import write
 
 
 def nodes_of(values: Sequence[object], blank: int = 0) -> str:

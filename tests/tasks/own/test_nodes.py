@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import edgewise
+from data.test_graph import write
 from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
 from edgewise.tasks.core.task import Parts
 from edgewise.training import Choice, RunConfig, TrainSettings, train
-from tasks.nodes.own.test_folder import write
 
 PEOPLE = 40
 
