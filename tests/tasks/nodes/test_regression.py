@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from data.test_graph import write
+from data.test_target import PAIR, nodes_of
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
-from data.test_graph import write
-from tasks.own.test_target import PAIR, nodes_of
 
 
 def test_a_model_predicts_a_quantity_in_its_own_unit(tmp_path) -> None:
