@@ -12,24 +12,8 @@ from kernels.backends.cuda.test_flex import DEVICE, PATTERNS, random_ranges
 from kernels.drawn import number
 
 
-def random_edges(receivers: int, senders: int, edges: int) -> Graph:
-    """Edges anywhere, most of them in a corner; sometimes beside a full block."""
-    graph = Graph.from_edge_index(
-        torch.stack([(senders * torch.rand(edges) ** 2).long(), (receivers * torch.rand(edges) ** 2).long()]),
-        senders,
-        receivers,
-    ).coalesce()
-    if receivers < 128 or senders < 128 or torch.rand(()) < 0.5:
-        return graph
-    block = Graph.from_ranges(
-        torch.zeros(receivers, 1, dtype=torch.int64), 128 * (torch.arange(receivers) < 128)[:, None].long(), senders
-    )
-    return graph.union(block)
-
-
 def drawn_graphs(count: int) -> list[Graph]:
     graphs = [random_ranges(number(1, 400), number(1, 400), number(1, 3)) for _ in range(count)]
-    graphs += [random_edges(number(1, 400), number(1, 400), number(1, 3000)) for _ in range(count)]
     return [graph for graph in graphs if graph.num_edges]
 
 

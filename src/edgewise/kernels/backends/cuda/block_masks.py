@@ -1,6 +1,6 @@
-"""FlexAttention's block mask of a graph, from its band, ranges or edges, never from a predicate on all pairs.
+"""FlexAttention's block mask of a graph, from its band or ranges, never from a predicate on all pairs.
 
-Cost        O(I·R) or O(E) time and memory, beside the lists of blocks
+Cost        O(I·R) time and memory, beside the lists of blocks
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 BLOCK = 128  # FlexAttention's own; a block's bits are [BLOCK, WORDS] words
-WORDS = BLOCK // 32
 
 Mod = Callable[..., Tensor]
 Tiles = tuple[Tensor, Tensor, Tensor]  # row, column and number of pairs of each block with any, by row, then column
@@ -47,7 +46,8 @@ def block_mask(graph: Graph) -> BlockMask:
     if (band := band_of(graph)) is not None:
         mask_mod = _in_band(band, graph.device)
     else:
-        mask_mod = _in_bitmaps(graph, full) if ranges is None else _in_ranges(ranges)
+        assert ranges is not None
+        mask_mod = _in_ranges(ranges)
     lengths = (graph.num_receivers, graph.num_senders)
     return BlockMask(seq_lengths=lengths, BLOCK_SIZE=(BLOCK, BLOCK), mask_mod=mask_mod, **lists)
 
@@ -55,11 +55,9 @@ def block_mask(graph: Graph) -> BlockMask:
 @cached
 def tiles(graph: Graph) -> Tiles:
     """Every block of 128 × 128 pairs that holds an edge, and how many it holds."""
-    columns, ranges = shape_of(graph)[1], graph.ranges()
-    if ranges is not None:
-        return _tiles_of_ranges(*ranges, columns)
-    block, pairs = torch.unique(graph.receivers // BLOCK * columns + graph.senders // BLOCK, return_counts=True)
-    return block // columns, block % columns, pairs
+    ranges = graph.ranges()
+    assert ranges is not None
+    return _tiles_of_ranges(*ranges, shape_of(graph)[1])
 
 
 def _tiles_of_ranges(starts: Tensor, stops: Tensor, columns: int) -> Tiles:
@@ -145,30 +143,6 @@ def _in_ranges(ranges: Intervals) -> Mod:
         for starts, stops in bounds:
             inside = inside | ((starts[i] <= j) & (j < stops[i]))
         return inside
-
-    return has_edge
-
-
-def _in_bitmaps(graph: Graph, full: Tensor) -> Mod:
-    """By a bit for each pair of the blocks that are neither empty (number 0) nor full (number 1)."""
-    row, column, _ = tiles(graph)
-    rows, columns = shape_of(graph)
-    width = number_of(graph, columns)
-    number = torch.where(full, 1, 1 + (~full).cumsum(0))
-    table = torch.zeros(rows * columns, dtype=torch.int32, device=row.device)
-    table[row * columns + column] = number.to(torch.int32)
-    i, j = graph.receivers, graph.senders
-    block = table[i // BLOCK * columns + j // BLOCK].long()
-    i, j, block = (x[block > 1] for x in (i, j, block))
-    words = torch.zeros((2 + int((~full).sum())) * BLOCK * WORDS, dtype=torch.int64, device=row.device)
-    words.index_add_(0, (block * BLOCK + i % BLOCK) * WORDS + j % BLOCK // 32, 1 << (j % 32))
-    words[BLOCK * WORDS : 2 * BLOCK * WORDS] = 2**32 - 1
-    bits = words.to(torch.int32)  # the same 32 bits
-
-    def has_edge(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        block = table[i // BLOCK * width + j // BLOCK]
-        word = bits[(block * BLOCK + i % BLOCK) * WORDS + j % BLOCK // 32]
-        return (word >> (j % 32)) & 1 == 1
 
     return has_edge
 

@@ -1,7 +1,7 @@
-"""PyTorch's FlexAttention, compiled, on graphs by rule or ranges, and on others whose edges lie close together.
+"""PyTorch's FlexAttention, compiled, on graphs whose senders are a few ranges for each receiver.
 
-Its block mask is built from the ranges or the edges, never from a predicate on all pairs: O(I·R) or O(E) time and
-memory, beside the lists of blocks. Blocks of 128 × 128 pairs which are empty cost nothing, full ones need no mask.
+Its block mask is built from the ranges, never from a predicate on all pairs: O(I·R) time and memory, beside the lists
+of blocks. Blocks of 128 × 128 pairs which are empty cost nothing, full ones need no mask.
 
 Cost        time O(blocks·128²·H·C), memory O(N·H·C); on the CPU all pairs, uncompiled, forward only: for tests
 Differs     second derivatives are those of `segment`; the gradients of biases are added up in no fixed order
@@ -32,20 +32,17 @@ from edgewise.kernels.backends.cuda.block_masks import (
     bounds_of,
     number_of,
     shape_of,
-    tiles,
 )
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.gradients import by_operations, gradients
 from edgewise.kernels.operator.layout import heads_first, unflat
-from edgewise.kernels.scores import Bias, Dot, EdgeBias, RelativeBias, SenderBias
+from edgewise.kernels.scores import Bias, Dot, RelativeBias, SenderBias
 
 SOFTMAX = 8  # products for a pair's exponential; assumed
 CALL, BIAS = 16, 2  # launches of a call, by an H100's host, and more of each bias; assumed
 SLOWER = 1.6  # than flash attention for a pair, in half precision; a step is 1.5 to 1.7 times as long on an H200
-RANGE, BIT = 12, 320  # operations for a pair whose mask is read: bounds of its row, or a bit; on an H100
-TABLE = 2**26  # entries of a table of all blocks that is still reasonable
-BITMAPS = 2**20  # blocks with bitmaps, of 2 KB each, that are still reasonable
+RANGE = 12  # operations for a pair whose mask is read as bounds of its row; on an H100
 COMPILED = 64  # kinds of calls that may be compiled: biases, sizes of heads, dtypes, numbers of ranges
 
 
@@ -57,22 +54,13 @@ def _refuses_call(call: Call) -> str | None:
         return "FlexAttention does not compute in float64 on the GPU: use segment"
     if device == "cpu" and torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
         return "FlexAttention has no gradients on the CPU"
-    return _refuses_graph(call.graph, any(isinstance(bias, EdgeBias) for bias in call.score.biases))
+    return _refuses_graph(call.graph)
 
 
-def _refuses_graph(graph: Graph, edge_bias: bool) -> str | None:
+def _refuses_graph(graph: Graph) -> str | None:
     if not graph.num_edges:
         return "the graph has no edges"
-    if range_count(graph) is not None:
-        return None
-    if edge_bias:
-        return "a biased edge can be found by its ends only where the graph has ranges"
-    rows, columns = shape_of(graph)
-    if rows * columns > TABLE:
-        return f"a table of {rows} × {columns} blocks is too large"
-    if min(graph.num_edges, rows * columns) > BITMAPS and len(tiles(graph)[0]) > BITMAPS:
-        return f"the edges lie in more than {BITMAPS} blocks"
-    return None
+    return "it runs on graphs whose senders are ranges only" if range_count(graph) is None else None
 
 
 def cost(call: Call) -> Cost:
@@ -80,12 +68,12 @@ def cost(call: Call) -> Cost:
     assert isinstance(call, Attend)
     graph, (rows, columns) = call.graph, shape_of(call.graph)
     ranges = range_count(graph)
-    # Beside full blocks, a range has some at both of its ends; edges without ranges may each lie in another block.
-    blocks = graph.num_edges if ranges is None else graph.num_edges // BLOCK**2 + 2 * ranges * rows
+    assert ranges is not None
+    blocks = graph.num_edges // BLOCK**2 + 2 * ranges * rows  # beside full ones, a range has some at both of its ends
     pairs = min(blocks, rows * columns) * BLOCK**2
     width = call.v.shape[-1] + call.ends()[0].shape[-1]
     numbers = call.v.shape[:-3].numel() * call.heads * pairs
-    masked = 0 if band_of(graph) else BIT if ranges is None else RANGE
+    masked = 0 if band_of(graph) else RANGE
     slower = SLOWER if call.dtype.itemsize < 4 else 1
     return Cost(
         flops=int(2 * numbers * (width + SOFTMAX) * slower),
@@ -111,7 +99,7 @@ def run(call: Call) -> Tensor:
 
 BACKEND = Backend(
     name="flex",
-    summary="PyTorch's FlexAttention on a GPU: windows and other graphs whose edges lie close together",
+    summary="PyTorch's FlexAttention on a GPU: windows and other graphs whose senders are ranges",
     takes=Takes(attend=Attention(scores=(Dot,), cap=True, dropout=False, least=16), parallel=False),
     devices=("cuda",),
     by_name=("cpu",),

@@ -4,14 +4,10 @@
     causal      the same with sums over j ≤ i: a running state between chunks, a small triangle inside each
     blocks      as complete, block by block: a batch of complete graphs
 
-Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions. A bias per sender is taken
-beside the largest that its receivers listen to: on causal graphs that rises, and every pair of chunks costs F·D more.
-Half precisions are summed in float32: totals of thousands of features are beyond float16, and bfloat16 loses what a
-long sequence adds.
+Time O((I + J)·H·F·D), memory O(N·H·(F + D)) plus one F × D state per chunk of 64 positions. Half precisions are summed
+in float32: totals of thousands of features are beyond float16, and bfloat16 loses what a long sequence adds.
 Reference   Katharopoulos et al. 2020, eqs. 4–6 and 9–12.
 """
-
-from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -22,7 +18,7 @@ from edgewise.kernels.backend import Attention, Backend, Cost, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
 from edgewise.kernels.operator.layout import widened
-from edgewise.kernels.scores import Kernel, SenderBias
+from edgewise.kernels.scores import Kernel
 
 CHUNK = 64  # positions between two states
 WHOLE, BLOCK, CHUNKED = 12, 8, 25  # launches: all nodes, for each block, in chunks; counted
@@ -60,20 +56,15 @@ def run(call: Call) -> Tensor:
     score, call = call.score, call.with_equal_heads()
     q, k = call.ends()
     phi_q, phi_k, v = widened(score.feature_map(q)), widened(score.feature_map(k)), widened(call.v)
-    bias: Tensor | None = None
-    for one in score.biases:
-        assert isinstance(one, SenderBias)
-        bias = one.values.to(phi_k.dtype) if bias is None else bias + one.values.to(phi_k.dtype)
     if graph.is_complete or 0 in (graph.num_receivers, graph.num_senders):
-        y, total = _complete(phi_q, phi_k, v, bias)
+        y, total = _complete(phi_q, phi_k, v)
     elif isinstance(graph.rule, Blocks):
         receivers, senders = graph.rule.receivers, graph.rule.senders
-        biases = repeat(None, len(senders)) if bias is None else bias.split(senders, -2)
         parts = (x.split(sizes, -3) for x, sizes in ((phi_q, receivers), (phi_k, senders), (v, senders)))
-        y, total = (torch.cat(ends, -2) for ends in zip(*map(_complete, *parts, biases), strict=True))
+        y, total = (torch.cat(ends, -2) for ends in zip(*map(_complete, *parts), strict=True))
     else:
         phi_q, phi_k, v = (x.transpose(-3, -2) for x in (phi_q, phi_k, v))
-        y, total = _causal(phi_q, phi_k, v, None if bias is None else bias.mT)
+        y, total = _causal(phi_q, phi_k, v)
     return (y / torch.where(total == 0, 1, total)).transpose(-3, -2).to(call.dtype)
 
 
@@ -81,7 +72,7 @@ BACKEND = Backend(
     name="factored",
     summary="Kernel scores on complete and causal graphs in linear cost, and sums over all senders",
     takes=Takes(
-        attend=Attention(scores=(Kernel,), biases=(SenderBias,), dropout=False, graphs=(COMPLETE, CAUSAL, BLOCKS)),
+        attend=Attention(scores=(Kernel,), biases=(), dropout=False, graphs=(COMPLETE, CAUSAL, BLOCKS)),
         aggregate=Sums(reductions=("sum", "mean"), weighted=(0,), graphs=(COMPLETE,)),
         transformed=True,
     ),
@@ -90,16 +81,14 @@ BACKEND = Backend(
 )
 
 
-def _complete(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Σ_j φ(q_i)·φ(k_j) v_j and the same sum without v_j, [*, H, I, ...] for [*, N, H, ...] and a bias [*, N, H]."""
-    if bias is not None and bias.numel():
-        phi_k = phi_k * (bias - _readable(bias).amax(-2, keepdim=True)).exp().unsqueeze(-1)  # what is common cancels
+def _complete(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_j φ(q_i)·φ(k_j) v_j and the same sum without v_j, [*, H, I, ...] for [*, N, H, ...]."""
     y = phi_q.transpose(-3, -2) @ torch.einsum("...jhf,...jhd->...hfd", phi_k, v)
     return y, torch.einsum("...ihf,...hf->...hi", phi_q, phi_k.sum(-3)).unsqueeze(-1)
 
 
-def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Σ_{j ≤ i} φ(q_i)·φ(k_j) v_j and the same sum without v_j, for [*, H, N, ...] and a bias [*, H, N]."""
+def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ_{j ≤ i} φ(q_i)·φ(k_j) v_j and the same sum without v_j, for [*, H, N, ...]."""
     receivers, senders = phi_q.shape[-2], phi_k.shape[-2]
     chunks = -(-max(receivers, senders) // CHUNK)
     phi_q = _chunked(phi_q, chunks)  # [*, H, chunks, CHUNK, F]
@@ -107,44 +96,16 @@ def _causal(phi_q: Tensor, phi_k: Tensor, v: Tensor, bias: Tensor | None) -> tup
     v = functional.pad(_chunked(v, chunks), (0, 1), value=1.0)  # a column of ones sums the weights as well
     # A NaN would reach the receivers in front of it as 0 · NaN: it is set to 0, and those after it are NaN.
     finite = (phi_k.isfinite().all(-1) & v.isfinite().all(-1)).unsqueeze(-1)
-    weight: Tensor | None = None
-    if bias is None:
-        before = phi_q @ _shifted((phi_k.mT @ v).cumsum(-3), 0)  # what the earlier chunks add up to
-    else:
-        bias = _chunked(bias.unsqueeze(-1), chunks, -torch.inf)  # [*, H, chunks, CHUNK, 1]
-        top = _readable(bias).flatten(-3).cummax(-1).values.view_as(bias)  # the largest so far, which cancels
-        last, least = top[..., -1:, :], torch.finfo(top.dtype).min
-        before = phi_q @ _shifted(_faded((phi_k * (bias - last).exp()).mT @ v, last.flatten(-3)), 0)
-        before = before * (_shifted(last, least) - top).exp()
-        finite = finite & (bias < torch.inf)
-        later = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=bias.device).triu(1)
-        weight = (torch.where(finite, bias, -torch.inf).mT - top).masked_fill(later, -torch.inf).exp()
+    states = (phi_k.mT @ v).cumsum(-3)  # of each chunk and those before it
+    before = phi_q @ functional.pad(states[..., :-1, :, :], (0, 0, 0, 0, 1, 0))
     phi_k, v = torch.where(finite, phi_k, 0), torch.where(finite, v, 0)
-    own = phi_q @ phi_k.mT
-    own = (own.tril() if weight is None else own * weight) @ v
-    y = before + own.masked_fill((~finite).cumsum(-2) > 0, float("nan"))
+    y = before + (phi_q @ phi_k.mT).tril() @ v
+    y = y.masked_fill((~finite).cumsum(-2) > 0, float("nan"))
     y = y.flatten(-3, -2)[..., :receivers, :]
     return y[..., :-1], y[..., -1:]
 
 
-def _faded(state: Tensor, top: Tensor) -> Tensor:
-    """Sums of states up to each chunk [*, H, chunks, F, D], while the largest bias rises as top [*, H, chunks]."""
-    fading = (top.unsqueeze(-2) - top.unsqueeze(-1)).exp().tril()
-    total = torch.einsum("...cb,...bfd->...cfd", fading, torch.where(state.isfinite(), state, 0))
-    return total + (0 * state.detach()).cumsum(-3)  # NaN from a state on that is not finite
-
-
-def _readable(bias: Tensor) -> Tensor:
-    """A bias as one looks for its largest number: that of a sender that is not finite is the least."""
-    return bias.detach().nan_to_num(nan=torch.finfo(bias.dtype).min)
-
-
-def _shifted(x: Tensor, first: float) -> Tensor:
-    """For each chunk what x [*, chunks, A, B] has for the one before it."""
-    return functional.pad(x[..., :-1, :, :], (0, 0, 0, 0, 1, 0), value=first)
-
-
-def _chunked(x: Tensor, chunks: int, rest: float = 0.0) -> Tensor:
-    """[*, N, F] -> [*, chunks, CHUNK, F], with zeros or another number at the end."""
-    x = functional.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]), value=rest)
+def _chunked(x: Tensor, chunks: int) -> Tensor:
+    """[*, N, F] -> [*, chunks, CHUNK, F], with zeros at the end."""
+    x = functional.pad(x, (0, 0, 0, chunks * CHUNK - x.shape[-2]))
     return x.reshape(*x.shape[:-2], chunks, CHUNK, x.shape[-1])
