@@ -20,7 +20,6 @@ from edgewise import (
     blocks,
     causal,
     complete,
-    strided,
     window,
 )
 from edgewise.kernels.backends.cuda import block_masks, flex
@@ -50,9 +49,7 @@ PATTERNS = {
     "causal": causal(300),
     "causal, offset": causal(150, offset=77),
     "window": window(700, 20),
-    "window, dilated": window(300, 2, dilation=60),
     "rows of a window of the past": window(300, 20, sides="past").rows(40, 290),
-    "strided": strided(300, 16),
     "blocks": blocks([130, 200, 3]),
     "blocks, empty": blocks([150, 0, 7], senders=[0, 4, 290]),
     "others": complete(260).remove_self_loops(),
