@@ -45,6 +45,7 @@ GEOMETRIC = [name for name in LAYERS if ".geometric." in LAYERS[name].__module__
 BY_HARMONICS = ["TFN", "SE3Attention"]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("way", "layers"),
     [("export", [name for name in GEOMETRIC if name != "DynamicEdgeConv"]), ("compile", BY_HARMONICS)],

@@ -134,6 +134,7 @@ def test_without_e3nn_an_error_says_what_to_install(monkeypatch):
         harmonics(1, torch.randn(3))
 
 
+@pytest.mark.processes
 def test_e3nn_is_imported_only_when_asked_for():
     code = "import sys, edgewise.models; print('e3nn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

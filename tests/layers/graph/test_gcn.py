@@ -108,6 +108,7 @@ def test_gcnii_of_a_sampled_graph_reads_the_receivers_own_first_state():
     assert torch.equal(layer(hop, x, first), layer(hop, x, first[:1]))
 
 
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # which the compiler reads of what a graph break leaves
 def test_a_compiled_layer_and_readout_serve_batches_of_any_size():
     layer, readout = GCN(6, 4), MeanReadout()

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import Graph, ShapeError
-from edgewise.layers import GIN, GINE, MLP, SAGEMean
+from edgewise.layers import GIN, GINE, MLP, SAGEMean, SparseFeatures
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -21,6 +21,15 @@ def test_gin_is_pygs():
     }
     expected = peer(x, graph.edge_index())
     assert_parity(GIN(MLP([5, 6, 4])).double(), weights, (graph, x), expected, [x, *peer.parameters()])
+
+
+def test_hooks_of_the_network_are_called_for_sparse_features_too():
+    dense = torch.randn(7, 5)
+    every = Graph.from_csr(torch.arange(0, 36, 5), torch.arange(35) % 5, num_senders=5)
+    x, layer = SparseFeatures(every, dense.flatten()), GIN(MLP([5, 6, 4]))
+    expected = layer(messy_graph(), x)
+    layer.mlp.register_forward_hook(lambda module, arguments, y: -y)
+    torch.testing.assert_close(layer(messy_graph(), x), -expected)
 
 
 def test_sums_tell_multisets_apart_that_means_confuse():

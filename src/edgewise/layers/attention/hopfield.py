@@ -16,7 +16,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import Dot, aggregate, attend
 from edgewise.kernels.scores import Score
 from edgewise.layers.attention.attention import MultiHeadAttention
-from edgewise.layers.plain.layer import Example, Layer
+from edgewise.layers.plain.layer import Example, Layer, checked
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import SparseRows
 
@@ -159,6 +159,7 @@ class ContinuousHopfield:
         [[1.0, 0.0]]
     """
 
+    @checked
     def __init__(self, patterns: Tensor, beta: Positive) -> None:
         self.patterns = patterns
         self.beta = beta

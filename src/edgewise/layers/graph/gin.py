@@ -10,6 +10,7 @@ from torch.nn import functional
 from edgewise.configuration import Natural, Real
 from edgewise.graphs import Graph
 from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+from edgewise.kernels.messages import has_hooks
 from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
@@ -30,7 +31,7 @@ def dense_sides(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor]:
 def first_map(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
     """What of both sides is summed, and the network that reads the sum: of sparse features W x_i and W x_j, for the
     network's first linear map W, and what is left of the network, since W Σ x_j = Σ W x_j."""
-    if not isinstance(x, SparseFeatures):
+    if not isinstance(x, SparseFeatures) or has_hooks(mlp):  # which run where the network is called
         return *dense_sides(graph, x, mlp), mlp
     b = cast(Tensor, mlp.linears[0].bias)
     Wx_i, Wx_j = both_sides(graph, x, lambda side: mlp.linears[0](side) - b)

@@ -92,7 +92,8 @@ class Edges:
 
     def __call__(self, layer: Any, graph: Graph, name: str, e: Any) -> None:
         reader = attrgetter(self.reader)(layer)
-        if (e is None) != (reader is None):
+        nothing = e is None or (isinstance(e, Tensor) and e.shape[-1:] == (0,))
+        if nothing != (reader is None):
             raise ShapeError(f"this layer reads {'no' if reader is None else 'some'} edge features: see `edges`")
         if reader is not None:
             check_edges(graph, e, reader.in_features)
