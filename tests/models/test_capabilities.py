@@ -21,6 +21,7 @@ from edgewise.models import (
     translate,
 )
 from edgewise.models.capabilities import evaluating
+from layers.parity import each
 
 PAIR, X = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.ones(2, 3)
 CALLS = {
@@ -43,8 +44,7 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("training", "name"), each([True, False], CALLS))
 def test_parts_that_are_frozen_stay_so(name, training):
     made, call = CALLS[name]
     model = made().train(training)

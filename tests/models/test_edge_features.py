@@ -8,6 +8,7 @@ from edgewise.configuration import Choice
 from edgewise.graphs import sample_neighbors
 from edgewise.models import MODELS, Features
 from edgewise.models.graph.transformer import looped
+from layers.parity import each
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2]], num_nodes=5)  # 4 is alone
 OTHER = Graph.from_edge_index([[0, 1, 1], [1, 0, 2]], num_nodes=3)
@@ -39,8 +40,7 @@ def features(*graphs: Graph):
     return tuple(draw)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "whole"), each(READERS, [True, False]))
 def test_every_weight_and_every_edge_matters_and_members_of_a_batch_do_not_mix(reader, whole):
     model = build(reader, whole).eval()
     x, e = features(GRAPH, OTHER)
@@ -54,8 +54,7 @@ def test_every_weight_and_every_edge_matters_and_members_of_a_batch_do_not_mix(r
     assert sum(reached) > 0.7 * len(reached)  # the last block's edges, and the last whole, may answer nobody
 
 
-@pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(("reader", "whole"), each(READERS, [True, False]))
 def test_the_order_of_nodes_and_edges_does_not_matter(reader, whole):
     model = build(reader, whole).eval()
     (x, e), generator = features(GRAPH), torch.Generator().manual_seed(1)
@@ -146,13 +145,3 @@ def test_weighted_attention_gives_loops_that_are_missing_the_weight_one():
     plain.load_state_dict(built.state_dict())
     ones = torch.ones(9, 1, dtype=torch.float64)
     torch.testing.assert_close(plain(GRAPH, x), built(GRAPH, x, ones))
-
-
-def test_loops_come_after_the_edges_that_were_there():
-    listening, missing = looped(GRAPH)
-    assert missing == 4 and listening == GRAPH.add_self_loops()
-    _, e = features(GRAPH)
-    sorted_e = listening.sort_edges(torch.cat([e, torch.full((missing, 2), 9.0, dtype=torch.float64)]))
-    loops = (sorted_e == 9).all(1)
-    assert listening.receivers[loops].tolist() == listening.senders[loops].tolist() == [0, 1, 3, 4]
-    torch.testing.assert_close(sorted_e[~loops], e)

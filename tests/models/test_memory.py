@@ -47,12 +47,6 @@ def test_the_classical_penalty_is_the_mean_energy_and_its_gradient_that_of_the_e
     assert torch.allclose(mine, theirs[network.graph.receivers, network.graph.senders], atol=1e-12)
 
 
-def test_a_step_stores_each_modern_pattern_in_its_place() -> None:
-    patterns = _patterns(6, 9)
-    model = _store(_memory("modern", patterns), patterns, rate=6.0)
-    assert torch.allclose(model.weight.detach(), patterns, atol=1e-12)
-
-
 @pytest.mark.parametrize(("energy", "network"), [("classical", ClassicalHopfield), ("modern", DenseHopfield)])
 @pytest.mark.parametrize("rate", [0.1, 7.0])
 def test_it_recalls_as_the_network_that_is_given_the_patterns(energy, network, rate) -> None:
@@ -63,11 +57,6 @@ def test_it_recalls_as_the_network_that_is_given_the_patterns(energy, network, r
     found = model(None, damaged[:, None])[:, 0]
     assert torch.equal(found, network(patterns).recall(damaged))
     assert (found == patterns.repeat(5, 1)).all(1).double().mean() > 0.9
-
-
-def test_an_empty_memory_leaves_a_state_as_it_is() -> None:
-    patterns = _patterns(2, 8)
-    assert torch.equal(_memory("modern", patterns).eval()(None, patterns[:, None]), patterns[:, None])
 
 
 def test_what_does_not_fit_is_refused() -> None:

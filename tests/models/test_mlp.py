@@ -4,14 +4,12 @@ import torch
 from edgewise import ConfigError, ShapeError, complete
 from edgewise.layers import RandomizedLinear
 from edgewise.models import (
-    MODELS,
     Features,
     MLPSettings,
     Perceptron,
     RandomizedMLPSettings,
     RandomizedPerceptron,
     Tokens,
-    model_named,
 )
 
 
@@ -20,12 +18,6 @@ def test_on_graphs_it_reads_all_nodes_in_a_row():
     x = torch.randn(2, 4, 3)
     assert torch.equal(model(complete(4), x), model.mlp(x.reshape(2, 12))[:, None])
     assert torch.equal(model(None, x), model(complete(4), x))
-
-
-def test_on_nodes_it_reads_each_by_itself():
-    model = Perceptron(MLPSettings(()), Features(3, 10))
-    x = torch.randn(4, 3)
-    assert torch.equal(model(complete(4), x)[2], model(complete(4), x[2:3])[0])
 
 
 def test_graphs_of_another_length_are_refused():
@@ -41,13 +33,6 @@ def test_graphs_of_another_length_are_refused():
 def test_tasks_it_cannot_read_are_refused(signature, message):
     with pytest.raises(ConfigError, match=message):
         Perceptron(MLPSettings(), signature)
-
-
-def test_an_unknown_model_lists_the_known_ones():
-    assert model_named("mlp") == (MLPSettings, Perceptron) == MODELS["mlp"]
-    known = r"choose one of .*deep-sets, gnn, .*mlp, .*bert, .*recurrent, .*transformer, .*swin, .*$"
-    with pytest.raises(ConfigError, match=known):
-        model_named("cnn")
 
 
 def test_a_randomised_perceptron_answers_like_the_exact_one_with_its_weights():

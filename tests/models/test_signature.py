@@ -14,6 +14,7 @@ from edgewise.models.signature import (
     Tokens,
     accepted,
 )
+from layers.parity import each
 
 EXAMPLES = {
     "features": Features(3, 2),
@@ -27,17 +28,16 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("kind", [Features, Tokens, TokenPairs])
-@pytest.mark.parametrize("wrong", [{"inputs": 0}, {"outputs": -1}, {"length": 0}, {"inputs": 2.5}, {"outputs": "3"}])
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    each(
+        [{"inputs": 0}, {"outputs": -1}, {"length": 0}, {"inputs": 2.5}, {"outputs": "3"}],
+        [Features, Tokens, TokenPairs],
+    ),
+)
 def test_widths_below_one_are_named(kind: type[Signature], wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         kind(**({"inputs": 3, "outputs": 2} | wrong))
-
-
-@pytest.mark.parametrize("wrong", [{"edges": -1}, {"whole": -2}, {"kinds": True}])
-def test_widths_below_zero_are_named(wrong: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be a whole number, at least 0"):
-        Features(3, 2, **wrong)
 
 
 @pytest.mark.parametrize(
@@ -55,15 +55,6 @@ def test_widths_below_zero_are_named(wrong: dict[str, int]) -> None:
 def test_sizes_that_do_not_fit_the_space_are_named(make, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
-
-
-def test_length_may_be_absent() -> None:
-    assert Features(3, 2).length is None
-
-
-def test_particles_and_atoms_are_features_to_a_model_that_takes_nothing_apart() -> None:
-    for name in ("particles", "atoms"):
-        assert accepted(nn.Identity(), EXAMPLES[name], Features, Tokens) is EXAMPLES[name]
 
 
 @pytest.mark.parametrize(

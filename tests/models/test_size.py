@@ -9,6 +9,7 @@ from edgewise.models import BERTSettings, Features, Tokens, Transformer, Transfo
 from edgewise.models import size as counting
 from edgewise.models.size import build, outline
 from edgewise.models.text.bert import BERT
+from layers.parity import each
 
 
 def transformer(**options):
@@ -17,16 +18,18 @@ def transformer(**options):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        transformer(),
-        transformer(attention="performer"),
-        transformer(attention="lsh"),
-        lambda: BERT(BERTSettings(8, 1, 2), Tokens(9, 9, length=6)),
-        lambda: nn.LSTM(3, 5, 2),
-    ],
+    ("small", "make"),
+    each(
+        [counting.SMALL, 16],
+        [
+            transformer(),
+            transformer(attention="performer"),
+            transformer(attention="lsh"),
+            lambda: BERT(BERTSettings(8, 1, 2), Tokens(9, 9, length=6)),
+            lambda: nn.LSTM(3, 5, 2),
+        ],
+    ),
 )
-@pytest.mark.parametrize("small", [counting.SMALL, 16])
 def test_a_model_that_fits_is_built_bit_by_bit_as_without_the_count(make, small, monkeypatch):
     monkeypatch.setattr(counting, "SMALL", small)
     torch.manual_seed(1)

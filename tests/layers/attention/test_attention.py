@@ -6,7 +6,7 @@ from torch import nn
 
 from edgewise import ConfigError, Graph, ShapeError, causal, complete, window
 from edgewise.layers import KeyValueCache, MultiHeadAttention, Rotary
-from layers.parity import assert_parity, leaf
+from layers.parity import assert_parity, each, leaf
 
 
 def _peer(width=12, heads=3, bias=True):
@@ -24,11 +24,12 @@ def _weights(peer):
     return weights
 
 
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(
-    "graph",
-    [complete(6), causal(6), window(6, 1), Graph.from_edge_index(window(6, 2).edge_index(), num_nodes=6)],
-    ids=["complete", "causal", "window", "edges"],
+    ("graph", "bias"),
+    each(
+        [complete(6), causal(6), window(6, 1), Graph.from_edge_index(window(6, 2).edge_index(), num_nodes=6)],
+        [True, False],
+    ),
 )
 def test_self_attention_is_torchs(graph, bias):
     peer, x = _peer(bias=bias), leaf(2, 6, 12)

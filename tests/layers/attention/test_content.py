@@ -23,7 +23,7 @@ from edgewise.layers import (
     RoutingAttention,
     SinkhornAttention,
 )
-from layers.parity import LargestTensor, leaf
+from layers.parity import LargestTensor, each, leaf
 
 LAYERS = {
     "lsh": lambda size=3, **options: LSHAttention(8, 2, AngularHash(4, 4, 2), size=size, **options),
@@ -56,8 +56,7 @@ def test_cached_attention_is_attention(name, pattern):
     assert torch.allclose(found, layer(pattern(12), x), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["lsh", "routing"])
-@pytest.mark.parametrize("pattern", [causal, complete])
+@pytest.mark.parametrize(("pattern", "name"), each([causal, complete], ["lsh", "routing"]))
 def test_each_member_of_a_batch_is_as_alone_and_a_batch_without_texts_has_no_outputs(name, pattern):
     layer, x = LAYERS[name]().double().eval(), leaf(30, 8)
     alone = torch.cat([layer(pattern(13), x[:13]), layer(pattern(17), x[13:])])
@@ -67,8 +66,7 @@ def test_each_member_of_a_batch_is_as_alone_and_a_batch_without_texts_has_no_out
     assert none.grad.shape == (0, 12, 8)
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("name", ["lsh", "routing"])
+@pytest.mark.parametrize(("name", "reentrant"), each(["lsh", "routing"], [False, True]))
 def test_a_call_that_a_checkpoint_runs_again_has_its_rotations_and_centres(name, reentrant):
     layer, x, gradients = LAYERS[name]().double().train(), leaf(12, 8), []
     other = copy.deepcopy(layer)

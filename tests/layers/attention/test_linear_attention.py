@@ -170,9 +170,7 @@ def test_relu_features_estimate_another_kernel():
 def test_the_error_falls_with_the_root_of_the_number_of_features():
     x, y = (functional.normalize(leaf(16, seed=seed).detach(), dim=0) / 2 for seed in (1, 2))
     counts = [16, 64, 256, 1024]
-    errors = [
-        (estimates("positive", x, y, m, True, 600) / torch.exp(x @ y) - 1).square().mean().sqrt() for m in counts
-    ]
+    errors = [(estimates("positive", x, y, m, True, 600) / torch.exp(x @ y) - 1).square().mean().sqrt() for m in counts]
     logs = torch.tensor(counts, dtype=torch.float64).log()
     slope = torch.linalg.lstsq(torch.stack([logs, torch.ones(4)], -1), torch.stack(errors).log()[:, None]).solution[0]
     assert -0.55 <= slope.item() <= -0.45

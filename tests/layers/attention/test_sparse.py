@@ -9,7 +9,7 @@ import torch
 from edgewise import ConfigError, Graph, causal, complete, window
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.layers import FactorisedAttention, MultiHeadAttention
-from layers.parity import assert_parity, leaf
+from layers.parity import assert_parity, each, leaf
 
 PARTS = {
     "strided": partial(strided_parts, stride=3),
@@ -27,8 +27,7 @@ def rule(name: str, group: int, i: int, j: int) -> bool:
     return i // 3 == j // 3 if group == 0 else j % 3 >= (1 if "two" in name else 2)
 
 
-@pytest.mark.parametrize("graph", [complete(8), causal(8), window(8, 4)], ids=["complete", "causal", "window"])
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(("name", "graph"), each(PARTS, [complete(8), causal(8), window(8, 4)]))
 def test_the_layer_is_its_equation(name, graph):
     layer, x, listens = FactorisedAttention(8, 4, PARTS[name]).double(), leaf(8, 8), graph.dense_mask()
     q, k, v = (part.view(8, 4, 2) for part in layer.projection(x).chunk(3, -1))

@@ -16,7 +16,7 @@ from edgewise.layers import (
     PreNormDecoderBlock,
     Rotary,
 )
-from layers.parity import assert_parity, leaf
+from layers.parity import assert_parity, each, leaf
 
 BLOCKS = [PreNormBlock, PostNormBlock, OneResidualBlock]
 DECODER_BLOCKS = [PreNormDecoderBlock, PostNormDecoderBlock]
@@ -35,8 +35,7 @@ def _as_edges(graph):
     return Graph.from_edge_index(graph.edge_index(), num_nodes=graph.num_receivers)
 
 
-@pytest.mark.parametrize("graph", [complete(7), causal(7)], ids=["complete", "causal"])
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize(("kind", "graph"), each(BLOCKS, [complete(7), causal(7)]))
 def test_a_transformer_is_a_graph_network(kind, graph):
     """The documents' claim: attention over all tokens is message passing on the complete graph, to the same numbers."""
     edges, x = _as_edges(graph), leaf(7, 8)

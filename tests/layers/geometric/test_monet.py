@@ -3,11 +3,10 @@ import torch
 
 from edgewise import Graph
 from edgewise.layers import DegreeCoordinates, MoNet
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 
-@pytest.mark.parametrize("kernels", [1, 3])
-@pytest.mark.parametrize("dimensions", [1, 2])
+@pytest.mark.parametrize(("dimensions", "kernels"), each([1, 2], [1, 3]))
 def test_monet_is_pygs(kernels, dimensions):
     pyg = pytest.importorskip("torch_geometric.nn")
     graph, x = messy_graph(), leaf(7, 5)

@@ -77,8 +77,9 @@ def test_nodes_on_one_spot_have_no_direction_and_finite_gradients():
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("reflect", [False, True])
-@pytest.mark.parametrize("kind", [lambda: TypedLinear([4] * 4, [4] * 4, bias=True), lambda: Gate(4, 3)])
+@pytest.mark.parametrize(
+    ("kind", "reflect"), each([lambda: TypedLinear([4] * 4, [4] * 4, bias=True), lambda: Gate(4, 3)], [False, True])
+)
 def test_what_acts_on_a_node_alone_turns_with_it(kind, reflect):
     layer, D = kind().double(), wigner(rotation(2, reflect=reflect), 3)
 
@@ -95,8 +96,7 @@ def test_a_gate_is_its_equation():
     assert torch.allclose(gate(h), torch.cat([torch.nn.functional.silu(h[:, :1]), opened], -2), atol=1e-6)
 
 
-@pytest.mark.parametrize("reduce", ["sum", None])
-@pytest.mark.parametrize("backend", [None, "segment", "reference"])
+@pytest.mark.parametrize(("backend", "reduce"), each([None, "segment", "reference"], ["sum", None]))
 def test_a_convolution_is_the_sum_of_the_coupled_messages(backend, reduce):
     """Coefficients at the nodes or on the edges: the same sums."""
     coupling, graph, h, x = Coupling(2), messy_graph(), torch.randn(2, 7, 9, 4).double(), torch.randn(2, 7, 3).double()

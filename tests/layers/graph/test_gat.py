@@ -3,7 +3,7 @@ import torch
 
 from edgewise import Graph, complete, record
 from edgewise.layers import GAT, GATv2
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 KINDS = [GAT, GATv2]
 
@@ -13,8 +13,7 @@ def pyg():
     return pytest.importorskip("torch_geometric.nn")
 
 
-@pytest.mark.parametrize("concatenate", [True, False])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
 def test_gat_is_pygs(pyg, heads, concatenate):
     graph, x = messy_graph(), leaf(7, 5)
     peer = pyg.GATConv(5, 4, heads, concat=concatenate, negative_slope=0.3).double()
@@ -30,8 +29,7 @@ def test_gat_is_pygs(pyg, heads, concatenate):
     assert_parity(layer, weights, (graph, x), expected, [x, *peer.parameters()])
 
 
-@pytest.mark.parametrize("concatenate", [True, False])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
 def test_gatv2_is_pygs(pyg, heads, concatenate):
     graph, x = messy_graph(), leaf(7, 5)
     peer = pyg.GATv2Conv(5, 4, heads, concat=concatenate, negative_slope=0.3).double()
@@ -62,8 +60,7 @@ def test_the_ranking_of_neighbours_depends_on_who_asks_in_gatv2_only():
     assert max(len(favourites(GATv2(8, 16).double())) for _ in range(5)) > 1
 
 
-@pytest.mark.parametrize("edges", [0, 2])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "edges"), each(KINDS, [0, 2]))
 def test_some_rows_of_a_graph_read_what_they_read_in_the_whole(kind, edges):
     graph, x = messy_graph(), leaf(7, 5)
     layer = kind(5, 4, heads=2, edges=edges).double()
@@ -72,8 +69,7 @@ def test_some_rows_of_a_graph_read_what_they_read_in_the_whole(kind, edges):
     assert torch.allclose(layer(graph.rows(3, 7), x, some), layer(graph, x, e)[3:7], atol=1e-12)
 
 
-@pytest.mark.parametrize("concatenate", [True, False])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
 def test_gat_with_edge_features_is_pygs(pyg, heads, concatenate):
     graph, x = messy_graph(), leaf(7, 5)
     e = leaf(graph.num_edges, 3, seed=1)
@@ -95,8 +91,7 @@ def test_gat_with_edge_features_is_pygs(pyg, heads, concatenate):
     assert_parity(layer, weights, (graph, x, graph.sort_edges(features)), expected, leaves)
 
 
-@pytest.mark.parametrize("concatenate", [True, False])
-@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
 def test_gatv2_with_edge_features_is_pygs(pyg, heads, concatenate):
     graph, x = messy_graph(), leaf(7, 5)
     e = leaf(graph.num_edges, 3, seed=1)

@@ -5,11 +5,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from edgewise import Graph, complete
 from edgewise.graphs import importance, sample_layers
 from edgewise.layers import GCN, GCNII, FastGCN, MeanReadout, renormalised
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 
-@pytest.mark.parametrize("outputs", [3, 8], ids=["narrowing", "widening"])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("bias", "outputs"), each([True, False], [3, 8]))
 def test_gcn_is_pygs(outputs, bias):
     pyg = pytest.importorskip("torch_geometric.nn")
     graph, x = messy_graph(), leaf(7, 5)

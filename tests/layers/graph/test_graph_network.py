@@ -4,7 +4,7 @@ from torch import nn
 
 from edgewise import Graph, aggregate, collect, complete, ends
 from edgewise.layers import GAT, GCN, MLP, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, renormalised
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 BATCH = Graph.batch([messy_graph(), Graph.from_edge_index([[0, 1, 2], [1, 2, 1]], num_nodes=3)])
 MEMBER = torch.tensor([0] * 7 + [1] * 3)
@@ -33,8 +33,7 @@ class Part(nn.Module):
         return GraphNetwork(self.edge, self.node, self.whole).update(*arguments)[self.part]
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
-@pytest.mark.parametrize("part", [0, 1, 2], ids=["nodes", "edges", "whole"])
+@pytest.mark.parametrize(("part", "reduce"), each([0, 1, 2], ["sum", "mean"]))
 def test_the_block_is_pygs_meta_layer(part, reduce):
     pyg = pytest.importorskip("torch_geometric.nn")
     from torch_geometric.utils import scatter

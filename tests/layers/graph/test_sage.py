@@ -4,7 +4,7 @@ import torch
 from edgewise import Graph, ShapeError
 from edgewise.graphs import sample_neighbors
 from edgewise.layers import SAGELSTM, SAGEMean, SAGEPool, SAGEUnion
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 
 @pytest.fixture
@@ -152,8 +152,7 @@ def _both(layer):
     return torch.cat(layer.W.weight.chunk(2), 1)
 
 
-@pytest.mark.parametrize("reduce", ["mean", "max"])
-@pytest.mark.parametrize("outputs", [3, 6])
+@pytest.mark.parametrize(("outputs", "reduce"), each([3, 6], ["mean", "max"]))
 def test_a_node_among_its_neighbours_is_equation_5_8(reduce, outputs):
     """Node by node: what is combined from N(i) and i, then W."""
     graph, x = messy_graph(), leaf(7, 5)

@@ -5,7 +5,7 @@ from torch import nn
 
 from edgewise import ConfigError, Graph
 from edgewise.layers import GIN, I2GNN, MLP, PPGN, Marked
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, each, leaf, messy_graph
 
 
 def test_marked_reads_one_copy_for_each_node():
@@ -69,8 +69,7 @@ def test_a_marked_gin_tells_apart_what_gin_does_not():
     assert not torch.allclose(*marked, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["depth", "hops"])
-@pytest.mark.parametrize("wrong", [-1, 1.5, True])
+@pytest.mark.parametrize(("wrong", "name"), each([-1, 1.5, True], ["depth", "hops"]))
 def test_counts_are_whole_numbers_from_0(name, wrong):
     with pytest.raises(ConfigError, match=f"{name} must be"):
         I2GNN(3, 4, **{name: wrong})

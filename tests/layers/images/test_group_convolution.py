@@ -11,6 +11,7 @@ from edgewise import ConfigError, Graph, GraphError, ShapeError, disc
 from edgewise.layers import GroupConvolution, GroupPooling, LiftingConvolution, PlaneGroup
 from edgewise.layers.images.group_convolution import lattice_points
 from edgewise.testing import assert_equivariant
+from layers.parity import each
 
 P4, P4M = PlaneGroup(4), PlaneGroup(4, reflections=True)
 SIDE = 6
@@ -83,9 +84,9 @@ def by_definition(layer, group, mask, p, x):
     return torch.stack(y).view(len(p), group.order, -1)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.parametrize("group", [P4, P4M, PlaneGroup(3, True)], ids=str)
-@pytest.mark.parametrize("given", ["lattice", "positions", "whole numbers"])
+@pytest.mark.parametrize(
+    ("given", "group", "which"), each(["lattice", "positions", "whole numbers"], [P4, P4M, PlaneGroup(3, True)], [0, 1])
+)
 def test_it_is_the_sum_of_the_definition_and_so_is_its_gradient(group, which, given):
     layer, p = layers(group, radius=1.5)[which], torch.cartesian_prod(torch.arange(2), torch.arange(3)).double()
     graph = disc(2, 3, radius=1.5)
@@ -104,9 +105,7 @@ def test_it_is_the_sum_of_the_definition_and_so_is_its_gradient(group, which, gi
         assert (one - other).abs().max() < 1e-11
 
 
-@pytest.mark.parametrize("torus", [False, True])
-@pytest.mark.parametrize("radius", [1.0, 2.3])
-@pytest.mark.parametrize("group", [P4M, PlaneGroup(8)], ids=str)
+@pytest.mark.parametrize(("group", "radius", "torus"), each([P4M, PlaneGroup(8)], [1.0, 2.3], [False, True]))
 def test_convolution_of_the_lattice_is_aggregation_over_its_edges(group, radius, torus):
     """The graph decides who is heard: a filter larger than the disc is cut."""
     graph, cell = disc(6, 7, radius, torus), torch.tensor([6.0, 7.0]).double() if torus else None

@@ -7,6 +7,7 @@ from torch import nn
 from edgewise import CheckpointError, ConfigError, complete
 from edgewise.layers.plain.low_rank import LowRank, adapt, adapters, load_adapters, merge, settle, unmerge
 from edgewise.models import Features, Transformer, TransformerSettings
+from layers.parity import each
 
 
 def _model():
@@ -123,8 +124,7 @@ def test_a_weight_that_others_read_stays_theirs():
     assert model.state_dict().keys() == Tied().state_dict().keys()
 
 
-@pytest.mark.parametrize("saved", [False, True])
-@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(("loaded", "saved"), each([False, True], [False, True]))
 def test_a_state_dict_is_the_same_whether_merged_or_not(saved, loaded):
     first, second = _trained(adapted(_model())), _trained(adapted(_model()))
     expected, keys = first(complete(6), X), first.state_dict().keys()

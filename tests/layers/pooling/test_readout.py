@@ -4,7 +4,7 @@ from torch import nn
 
 from edgewise import Graph, ShapeError, complete
 from edgewise.layers import READOUTS, AttentionReadout, FirstReadout
-from layers.parity import assert_parity, leaf
+from layers.parity import assert_parity, each, leaf
 
 
 @pytest.fixture
@@ -48,8 +48,7 @@ def test_the_first_node_does_not_read_the_others(graph, wrong):
     assert x.grad[first].all() and not x.grad[[1, 2, 5]].any()
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64])
-@pytest.mark.parametrize("name", READOUTS)
+@pytest.mark.parametrize(("name", "dtype"), each(READOUTS, [torch.bool, torch.int64, torch.complex64]))
 def test_other_than_real_numbers_are_refused(graph, name, dtype):
     kind = str(dtype).removeprefix("torch.")
     with pytest.raises(ShapeError, match=kind):

@@ -8,6 +8,7 @@ import torch
 from edgewise import Graph
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.layers import RGCN, SparseFeatures
+from layers.parity import each
 from layers.relational.typed import EDGES, NODES, RELATIONS, drawn
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -25,8 +26,7 @@ def pair(bases: int) -> tuple[RGCN, Any]:
     return layer, peer
 
 
-@pytest.mark.parametrize("bases", [0, 1, 3])
-@pytest.mark.parametrize("one_hot", [False, True])
+@pytest.mark.parametrize(("one_hot", "bases"), each([False, True], [0, 1, 3]))
 def test_outputs_and_gradients_are_those_of_pytorch_geometric(bases: int, one_hot: bool) -> None:
     layer, peer = pair(bases)
     index, kinds, x = drawn()

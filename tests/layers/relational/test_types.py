@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from edgewise.layers.relational.types import GroupedLinear, grouped, groups, pairs, shares
+from layers.parity import each
 
 
-@pytest.mark.parametrize("counts", [(0, 4, 0, 3), (7,), (0, 0)])
-@pytest.mark.parametrize("heads", [0, 2])
+@pytest.mark.parametrize(("heads", "counts"), each([0, 2], [(0, 4, 0, 3), (7,), (0, 0)]))
 def test_each_row_goes_through_the_map_of_its_type(counts: tuple[int, ...], heads: int) -> None:
     lead = (heads,) if heads else ()
     x = torch.randn(sum(counts), *lead, 3, dtype=torch.float64, requires_grad=True)

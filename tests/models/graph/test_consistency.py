@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.layers import SparseFeatures, mixed_orders
@@ -13,7 +12,6 @@ from edgewise.models import (
     ConsistentSettings,
     Features,
     MovingParticles,
-    Penalised,
     RandomPropagation,
     RandomPropagationSettings,
 )
@@ -53,21 +51,6 @@ def test_random_propagation_without_dropout_is_its_equation(sparse: bool) -> Non
     assert torch.allclose(model(GRAPH, read), wanted, atol=1e-12)
 
 
-def test_a_node_is_left_out_as_a_whole_and_the_others_grow() -> None:
-    settings = RandomPropagationSettings(4, 0, node_dropout=0.5, input_dropout=0.0, dropout=0.0)
-    model = RandomPropagation(settings, Features(1, 4)).train()
-    with torch.no_grad():
-        model.hidden.weight.fill_(1.0)
-        model.output.weight.copy_(torch.eye(4))
-        model.output.bias.zero_()
-    many = Graph.from_edge_index([[], []], num_nodes=2000)
-    outputs = model(many, torch.ones(2000, 1))
-    assert (outputs == outputs[:, :1]).all()
-    assert set(outputs.unique().tolist()) == {0.0, 2.0}
-    assert abs(float(outputs.detach().mean()) - 1) < 0.1
-    assert (model.eval()(many, torch.ones(2000, 1)) == 1).all()
-
-
 def test_the_penalty_is_the_distance_from_what_the_passes_agree_on() -> None:
     model = Consistent(ConsistentSettings(passes=3, weight=0.7, temperature=0.5), SIGNATURE).double()
     x = torch.randn(5, 4, dtype=torch.float64)
@@ -84,19 +67,6 @@ def test_the_penalty_is_the_distance_from_what_the_passes_agree_on() -> None:
     parameters = list(model.parameters())
     of_penalty, by_hand = (torch.autograd.grad(y, parameters, retain_graph=True) for y in (penalty, wanted))
     assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(of_penalty, by_hand, strict=True))
-
-
-def test_in_evaluation_it_is_the_network() -> None:
-    model = Consistent(ConsistentSettings(Choice("gnn", {"layer": "gat"})), SIGNATURE).eval()
-    x = torch.randn(5, 4)
-    assert torch.equal(model(GRAPH, x), model.network(GRAPH, x))
-
-
-def test_without_dropout_passes_agree_at_temperature_one() -> None:
-    settings = ConsistentSettings(Choice("random-propagation", STILL), passes=2, temperature=1.0)
-    result = Consistent(settings, SIGNATURE)(GRAPH, torch.randn(5, 4))
-    assert isinstance(result, Penalised)
-    assert float(result.penalty.detach()) < 1e-12
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, complete, window
+from edgewise import ConfigError, Graph, complete
 from edgewise.models import DeepSets, DeepSetsSettings, Features, Tokens
 
 BAGS = Features(3, 2, whole_graph=True)
@@ -43,24 +43,6 @@ def test_with_memories_each_node_adds_what_it_retrieves():
     leaves = [x, *model.parameters()]
     ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
     assert all(torch.allclose(a, b, atol=1e-10) for a, b in zip(ours, theirs, strict=True))
-
-
-@pytest.mark.parametrize("readout", ["mean", "sum", "max", "attention", "hopfield"])
-def test_neither_the_order_nor_the_edges_matter(readout):
-    torch.manual_seed(0)
-    model, x = DeepSets(DeepSetsSettings((5,), readout=readout), BAGS).double(), torch.randn(6, 3, dtype=torch.float64)
-    expected = model(complete(6), x)
-    assert torch.allclose(model(complete(6), x[torch.randperm(6)]), expected, atol=1e-12)
-    assert torch.equal(model(window(6, 0), x), expected)
-    assert not torch.allclose(model(complete(2), x[:2]), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("chances", [{"dropout": 0.5}, {"input_dropout": 0.5}])
-def test_dropout_acts_in_training_only(chances):
-    model, x = DeepSets(DeepSetsSettings((8, 8), **chances), BAGS), torch.randn(6, 3)
-    assert not torch.equal(model(complete(6), x), model(complete(6), x))
-    model.eval()
-    assert torch.equal(model(complete(6), x), model(complete(6), x))
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,9 @@
 
 import pytest
 
-from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.layers import GCN, GCNII
-from edgewise.models import GNN, Features, GNNSettings
-from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
-
-
-def test_layers_that_read_relations_read_edges_and_are_in_the_table() -> None:
-    assert set(RELATIONAL) <= set(EDGE_LAYERS) <= set(GRAPH_LAYERS)
+from edgewise.models.graph.graph_layers import GRAPH_LAYERS, Site
 
 
 def test_hidden_layers_and_the_output_have_heads_of_their_own() -> None:
@@ -36,8 +30,3 @@ def test_initial_residuals_come_between_plain_convolutions() -> None:
     kinds = [type(at(Site(4, 4, 4, "relu", number=number, last=number == 2))) for number in range(3)]
     assert kinds == [GCN, GCNII, GCN]
     assert at(Site(4, 4, 4, "relu", number=1), decay=9.0).beta == 1.0
-
-
-def test_a_width_that_grows_is_refused_with_what_fits() -> None:
-    with pytest.raises(ConfigError, match="residual-jumping"):
-        GNN(GNNSettings(Choice("gcnii"), depth=4, connection="concatenate"), Features(3, 2))

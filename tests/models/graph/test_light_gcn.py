@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from edgewise import Graph
-from edgewise.errors import ConfigError
 from edgewise.models import Features, LightGCN, LightGCNSettings
 
 
@@ -25,10 +24,3 @@ def test_outputs_and_gradients_are_those_of_pytorch_geometric(depth: int) -> Non
     (y * weight).sum().backward()
     (right * weight).sum().backward()
     torch.testing.assert_close(model.embed.weight.grad.T, peer.embedding.weight.grad, rtol=1e-9, atol=1e-9)
-
-
-def test_what_it_cannot_do_is_said() -> None:
-    with pytest.raises(ConfigError, match="depth must be at least 0, not -1"):
-        LightGCN(LightGCNSettings(-1), Features(3, 2))
-    with pytest.raises(ConfigError, match="one output per node"):
-        LightGCN(LightGCNSettings(), Features(3, 2, whole_graph=True))

@@ -8,14 +8,13 @@ from edgewise.models import (
     GraphNetworkSettings,
     Tokens,
 )
+from layers.parity import each
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
 BATCH = Graph.batch([GRAPH, complete(2)])
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
-@pytest.mark.parametrize("depth", [0, 2])
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("whole", "depth", "reduce"), each([True, False], [0, 2], ["sum", "mean"]))
 def test_every_choice_trains(whole, depth, reduce):
     model = GraphNetworkModel(GraphNetworkSettings(8, depth, reduce), Features(6, 3, whole_graph=whole))
     y = model(BATCH, torch.randn(7, 6))
@@ -64,16 +63,6 @@ def test_the_wholes_are_read_as_the_equation_says():
     assert torch.allclose(model(GRAPH, x, None, u)[0], wanted, atol=1e-12)
 
 
-def test_a_node_hears_nodes_that_no_path_leads_to():
-    """Through the whole: from the second block on."""
-    apart = Graph.from_edge_index([[], []], num_nodes=2)
-    for depth, heard in ((0, False), (1, True)):
-        model = GraphNetworkModel(GraphNetworkSettings(8, depth, norm="none"), Features(6, 3)).double()
-        x = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
-        (gradient,) = torch.autograd.grad(model(apart, x)[0].sum(), x)
-        assert bool(gradient[1].any()) == heard
-
-
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
@@ -86,15 +75,3 @@ def test_a_node_hears_nodes_that_no_path_leads_to():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphNetworkModel(GraphNetworkSettings(**options), signature)
-
-
-def test_dropout_acts_while_training_only():
-    model = GraphNetworkModel(GraphNetworkSettings(8, 1, dropout=0.5), Features(6, 3))
-    x = torch.randn(7, 6)
-    assert not torch.equal(model(BATCH, x), model(BATCH, x))
-    assert torch.equal(model.eval()(BATCH, x), model(BATCH, x))
-
-
-def test_the_smallest_is_one_channel_without_a_block_of_its_own():
-    model = GraphNetworkModel(GraphNetworkSettings(width=1, depth=0), Features(6, 3))
-    assert model(BATCH, torch.zeros(7, 6)).shape == (7, 3)

@@ -28,12 +28,6 @@ def test_members_of_a_batch_are_kept_apart_and_every_weight_learns(blocks):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in one.parameters())
 
 
-def test_the_order_of_the_nodes_does_not_matter():
-    one, x, perm = model().eval(), torch.randn(4, 5, dtype=torch.float64), torch.tensor([2, 0, 3, 1])
-    assert torch.allclose(one(PATH, x), one(PATH.permute(perm), x[perm]), atol=1e-12)
-    assert torch.allclose(one.clusters(PATH, x)[perm], one.clusters(PATH.permute(perm), x[perm]), atol=1e-12)
-
-
 def test_in_training_it_answers_with_the_losses_of_its_pooling():
     one, x = model(penalty=0.5), torch.randn(7, 5, dtype=torch.float64)
     plain = one.eval()(BATCH, x)

@@ -3,7 +3,6 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.configuration import Choice
-from edgewise.layers import SparseFeatures
 from edgewise.models import ATTENTIONS, ENCODINGS, Features, GraphTransformer, GraphTransformerSettings, Tokens
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 0, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2, 0]], num_nodes=5)
@@ -58,14 +57,6 @@ def test_order_of_the_nodes_does_not_matter():
         assert torch.allclose(model(GRAPH.permute(perm), x[perm]), model(GRAPH, x)[perm], atol=1e-10)
 
 
-def test_sparse_features_give_what_dense_ones_give():
-    scipy_sparse = pytest.importorskip("scipy.sparse")
-    dense = torch.rand(5, 6).where(torch.rand(5, 6) < 0.4, 0)
-    sparse = SparseFeatures.from_scipy(scipy_sparse.csr_matrix(dense.numpy()))
-    model = GraphTransformer(GraphTransformerSettings(width=8, heads=2), Features(6, 3))
-    assert torch.allclose(model(GRAPH, sparse), model(GRAPH, dense), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
@@ -89,8 +80,3 @@ def test_sparse_features_give_what_dense_ones_give():
 def test_impossible_settings_are_refused(signature, options, message):
     with pytest.raises(ConfigError, match=message):
         GraphTransformer(GraphTransformerSettings(**options), signature)
-
-
-def test_the_smallest_is_one_channel_without_a_block():
-    model = GraphTransformer(GraphTransformerSettings(width=1, depth=0, heads=1), Features(6, 3))
-    assert model(complete(2), torch.zeros(2, 6)).shape == (2, 3)

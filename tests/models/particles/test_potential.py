@@ -71,18 +71,6 @@ def test_forces_turn_with_the_atoms_and_energies_stay(dtype, tolerance, reflect,
     )
 
 
-def test_the_order_of_the_atoms_does_not_matter():
-    model, x, perm = potential(), cloud(), torch.randperm(9)
-    features = atoms(x)
-    assert_equivariant(
-        lambda features: model(near(features[:, :3]), features),
-        lambda features: (features[perm],),
-        lambda y: y[perm],
-        features,
-        tolerance=1e-10,
-    )
-
-
 def test_momentum_and_angular_momentum_are_kept():
     x = cloud()
     forces = energy_and_forces(potential(), x)[1]
@@ -104,14 +92,6 @@ def test_a_periodic_cell_has_no_edge():
         assert torch.allclose(again[0], energy, atol=1e-10) and torch.allclose(again[1], forces, atol=1e-10)
     assert not torch.allclose(energy_and_forces(model, x)[0], energy, atol=1e-3)
     assert forces.sum(0).abs().max() < 1e-12
-
-
-def test_twice_the_cell_has_twice_the_energy():
-    model, x = potential(), cloud(12, size=6.5)
-    one = energy_and_forces(model, x, [6.5, 7.0, 8.0])
-    both = torch.cat([x, x + torch.tensor([6.5, 0.0, 0.0])])
-    two = energy_and_forces(model, both, [13.0, 7.0, 8.0])
-    assert torch.allclose(two[0], 2 * one[0]) and torch.allclose(two[1], one[1].repeat(2, 1))
 
 
 def test_energy_and_force_are_continuous_where_an_edge_leaves_the_graph():
@@ -171,20 +151,6 @@ def test_every_backend_differentiates_twice(backend):
 
     for found, expected in zip(slopes(backend), slopes("segment"), strict=True):
         assert torch.allclose(found, expected, atol=1e-10)
-
-
-def test_evaluation_agrees_and_needs_no_memory_of_the_way():
-    model, x = potential(), cloud()
-    expected = model(near(x), atoms(x))
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode():
-            y = model(near(x), atoms(x))
-        assert torch.allclose(y, expected, atol=1e-12) and not y.requires_grad
-
-
-def test_a_lone_atom_feels_nothing():
-    y = potential()(near(torch.zeros(1, 3)), atoms(torch.zeros(1, 3, dtype=torch.float64)))
-    assert y.isfinite().all() and torch.equal(y[:, 1:], torch.zeros(1, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(

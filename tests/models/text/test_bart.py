@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise import ConfigError, Graph, causal, complete
 from edgewise.configuration import Choice
-from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import BART, BARTSettings, EncoderDecoder, EncoderDecoderSettings, Features, TokenPairs, Tokens
 
 WHOLE = Tokens(11, 3, length=20, whole_graph=True)
@@ -82,33 +81,12 @@ def test_its_weights_are_those_of_the_encoder_decoder_that_restores_texts():
     }
 
 
-def test_on_pairs_it_is_the_encoder_decoder():
-    model = _model(TokenPairs(11, 11, length=20))
-    peer = EncoderDecoder(model.settings, TokenPairs(11, 11, length=20)).double().eval()
-    peer.load_state_dict(model.state_dict())
-    pairs, x = EncoderDecoderGraph.of([3, 2], [2, 4]), torch.randint(11, (11,))
-    assert torch.equal(model(pairs, x), peer(pairs, x))
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 def test_texts_side_by_side_are_texts_on_their_own(positions):
     model, texts = _model(positions=positions), [torch.randint(11, (n,)) for n in (5, 1, 9)]
     flat = model(Graph.batch([complete(len(text)) for text in texts]), torch.cat(texts))
     alone = torch.cat([model(complete(len(text)), text) for text in texts])
     assert (flat - alone).abs().max() < 1e-10
-
-
-def test_an_empty_text_is_refused():
-    for sizes, place in (((3, 0, 5), 1), ((0, 3), 0)):
-        with pytest.raises(ShapeError, match=f"text {place} is empty"):
-            _model()(Graph.batch([complete(n) for n in sizes]), torch.randint(11, (sum(sizes),)))
-
-
-def test_every_token_has_a_part_in_the_class():
-    model, text = _model(), torch.randint(10, (6,))
-    base = model(complete(6), text)
-    for place in range(6):
-        assert (model(complete(6), text.index_fill(0, torch.tensor(place), 10)) - base).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize(

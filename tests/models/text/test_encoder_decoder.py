@@ -6,16 +6,14 @@ from edgewise import ConfigError, ShapeError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import (
-    MODELS,
     EncoderDecoder,
     EncoderDecoderSettings,
     Features,
-    MLPSettings,
-    Perceptron,
     TokenPairs,
     Tokens,
 )
 from edgewise.models.text.transformer import POSITIONS
+from layers.parity import each
 
 PAIRED = TokenPairs(11, 11, length=20)
 
@@ -89,8 +87,7 @@ def test_it_is_torchs_transformer(order):
     assert (single - expected).abs().max() <= 1e-6 * max(1, expected.abs().max())
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize(("order", "positions"), each(["pre", "post"], POSITIONS))
 def test_pairs_side_by_side_are_each_pair_alone(positions, order):
     model = _model(positions=positions, block=f"{order}-norm", feed_forward="swiglu").eval()
     sources, targets = [4, 1, 6], [3, 5, 1]
@@ -103,12 +100,6 @@ def test_pairs_side_by_side_are_each_pair_alone(positions, order):
     assert torch.allclose(together, torch.cat(alone), atol=1e-10)
 
 
-def test_a_leading_batch_shares_its_graph():
-    model, x = _model(), torch.randint(11, (3, 4 + 2))
-    graph = EncoderDecoderGraph.of([4], [2])
-    assert torch.allclose(model(graph, x), torch.stack([model(graph, one) for one in x]), atol=1e-10)
-
-
 def test_no_target_hears_its_future_nor_another_source():
     model, x = _model().eval(), torch.randint(10, (4 + 6,))
     graph = EncoderDecoderGraph.of([2, 2], [3, 3])
@@ -118,20 +109,6 @@ def test_no_target_hears_its_future_nor_another_source():
         difference = (model(graph, other) - model(graph, x)).abs().amax(-1)
         unchanged = torch.zeros(6, dtype=torch.bool).index_fill(0, torch.tensor(same), True)
         assert bool((difference[unchanged] == 0).all()) and bool((difference[~unchanged] > 0).all())
-
-
-def test_dropout_acts_only_while_training():
-    graph, x = EncoderDecoderGraph.of([4], [2]), torch.randint(11, (6,))
-    for rates in ({"dropout": 0.5}, {"dropout": 0.0, "attention_dropout": 0.5}):
-        model = _model(**rates)
-        assert not torch.equal(model(graph, x), model(graph, x))
-        model.eval()
-        assert torch.equal(model(graph, x), model(graph, x))
-
-
-def test_an_output_layer_of_its_own():
-    model = _model(tied=False, signature=TokenPairs(11, 4))
-    assert model(EncoderDecoderGraph.of([2], [3]), torch.zeros(5, dtype=torch.int64)).shape == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -161,20 +138,6 @@ def test_tokens_that_do_not_fit_the_graph_are_refused():
     memory = model.keys_and_values(torch.zeros(3, 8, dtype=torch.float64))
     with pytest.raises(ShapeError, match="4"):
         model.decode(causal(2), target, complete(2, 4), memory)
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in MODELS if not name.endswith("encoder-decoder") and name not in ("bart", "mlp")]
-)
-def test_other_models_say_that_they_read_no_pairs(name):
-    settings, model = MODELS[name]
-    with pytest.raises(ConfigError):
-        model(settings(), PAIRED)
-
-
-def test_a_perceptron_reads_no_pairs():
-    with pytest.raises(ConfigError):
-        Perceptron(MLPSettings((8,)), PAIRED)
 
 
 def _bart():

@@ -5,9 +5,10 @@ import torch
 
 from edgewise import ConfigError, Graph, GraphError, causal, complete, strided, window
 from edgewise.configuration import Choice, OneOf
-from edgewise.models import Features, Tokens, Transformer, TransformerSettings
+from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.models.text.generation import draw
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
+from layers.parity import each
 
 PATTERNS = {
     "causal": causal,
@@ -24,12 +25,9 @@ def _model(length=12, **options):
     return model
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"attention": Choice("softmax", {"key_value_heads": 2})}, {"block": "post-norm"}],
-    ids=["pre", "grouped", "post"],
+    ("options", "pattern", "positions"),
+    each([{}, {"attention": Choice("softmax", {"key_value_heads": 2})}, {"block": "post-norm"}], PATTERNS, POSITIONS),
 )
 def test_the_cache_never_changes_the_text(positions, pattern, options):
     model, prompt = _model(positions=positions, **options), torch.randint(7, (3, 5))
@@ -39,9 +37,10 @@ def test_the_cache_never_changes_the_text(positions, pattern, options):
     assert torch.equal(texts[0][:, :5], prompt)
 
 
-@pytest.mark.parametrize("attention", [name for name in ATTENTIONS if name != "softmax"])
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("positions", ["learned", "rotary"])
+@pytest.mark.parametrize(
+    ("positions", "pattern", "attention"),
+    each(["learned", "rotary"], PATTERNS, [name for name in ATTENTIONS if name != "softmax"]),
+)
 def test_what_each_attention_remembers_never_changes_the_text(attention, pattern, positions):
     positions = "sinusoidal" if (attention, positions) == ("hopfield", "rotary") else positions  # it takes no rotations
     options = [name for name in OneOf(ATTENTIONS).options(attention) if name in ("stride", "block", "chunk", "size")]
@@ -74,26 +73,6 @@ def test_every_call_of_the_model_reads_as_little_as_it_can(cache):
     model.generate(torch.zeros(1, 10, dtype=torch.int64), 6, causal, temperature=0.0, cache=cache)
     expected = [10, 1, 1, 6, 1, 1] if cache else [10, 11, 12, 6, 7, 8]
     assert [shape[1] for shape in seen] == expected
-
-
-def test_a_prompt_longer_than_the_model_is_cut():
-    model = _model()
-    prompt = torch.randint(7, (1, 40))
-    short = model.generate(prompt[:, -6:], 5, causal, temperature=0.0)
-    assert torch.equal(model.generate(prompt, 5, causal, temperature=0.0)[:, -5:], short[:, -5:])
-
-
-def test_a_model_without_a_length_never_forgets():
-    model, seen = _model(length=None, positions="none"), []
-    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].num_senders))
-    model.generate(torch.zeros(1, 1, dtype=torch.int64), 100, causal, temperature=0.0)
-    assert seen == list(range(1, 101))
-
-
-def test_length_one_is_possible():
-    model = _model(length=1, positions="learned")
-    texts = [model.generate(torch.tensor([2]), 5, causal, temperature=0.0, cache=cache) for cache in (True, False)]
-    assert torch.equal(*texts)
 
 
 def test_draws_follow_the_probabilities_and_the_generator():
@@ -156,9 +135,3 @@ def test_only_allowed_tokens_are_drawn_and_in_proportion(options):
 def test_impossible_requests_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         _model().generate(**({"tokens": torch.tensor([[1]]), "steps": 3, "pattern": causal} | options))
-
-
-def test_only_a_model_of_tokens_can_generate():
-    model = Transformer(TransformerSettings(width=8, heads=2), Features(3, 3, length=4))
-    with pytest.raises(ConfigError, match="reads tokens"):
-        model.generate(torch.tensor([[1]]), 3, causal)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, causal, complete
+from edgewise import ConfigError, Graph, causal, complete
 from edgewise.models import Features, Recurrent, RecurrentSettings, Tokens
 
 TOKENS = Tokens(7, 7, length=6)
@@ -59,14 +59,6 @@ def test_one_to_many_with_and_without_its_state(cell):
     assert torch.equal(with_state, anew)
 
 
-def test_many_to_one_answers_from_the_last_state():
-    model = _model("gru", Features(3, 4, length=6, whole_graph=True))
-    x = torch.randn(2, 6, 3, dtype=torch.float64)
-    every = _model("gru", Features(3, 4, length=6))
-    assert torch.allclose(model(causal(6), x), every(causal(6), x)[:, -1:], atol=1e-12)
-    assert model(causal(6), x[0]).shape == (1, 4)
-
-
 def test_other_graphs_and_settings_are_refused():
     model, x = _model("plain"), torch.zeros(1, 4, dtype=torch.int64)
     for graph in (complete(4), Graph.batch([causal(2), causal(2)]), causal(4, senders=3)):
@@ -78,12 +70,3 @@ def test_other_graphs_and_settings_are_refused():
         _model("gru", depth=0)
     with pytest.raises(ConfigError, match="no last state"):
         _model("gru", Features(3, 4, whole_graph=True))(causal(0), torch.zeros(1, 0, 3).double())
-
-
-def test_texts_fit_the_graph_and_the_vocabulary():
-    model = Recurrent(RecurrentSettings(width=8), Tokens(5, 5))
-    for length in (3, 7):
-        with pytest.raises(ShapeError, match=rf"is \[{length}, 8\], but must be \[\*, 5, C\]"):
-            model(causal(5), torch.zeros(length, dtype=torch.int64))
-    with pytest.raises(ShapeError, match="tokens must be from 0 to 4, but number 2 of them is 5"):
-        model(causal(3), torch.tensor([0, 1, 5]))

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, ShapeError
+from edgewise import ShapeError
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import (
     RecurrentEncoderDecoder,
     RecurrentEncoderDecoderSettings,
     TokenPairs,
-    Tokens,
     translate,
 )
+from layers.parity import each
 
 SOURCES, TARGETS = [3, 1, 4], [2, 5, 3]
 
@@ -52,11 +52,6 @@ def written_out(model, source, target):
     return torch.stack(rows)
 
 
-def test_an_empty_leading_batch_gives_an_empty_result():
-    tokens = torch.zeros(2, 0, 5, dtype=torch.int64)
-    assert network()(EncoderDecoderGraph.of([3], [2]), tokens).shape == (2, 0, 2, 9)
-
-
 @pytest.mark.parametrize("attention", [True, False])
 def test_it_is_its_equation_pair_by_pair(attention):
     model, draw = network(attention), torch.Generator().manual_seed(1)
@@ -81,25 +76,9 @@ def test_empty_targets_have_no_outputs_and_empty_sources_are_refused(attention):
         model(EncoderDecoderGraph.of([3, 0], [2, 3]), x)
 
 
-def test_a_leading_batch_is_as_many_pairs():
-    model, graph = network(), EncoderDecoderGraph.of([3], [2])
-    x = torch.randint(9, (4, 5))
-    assert torch.allclose(model(graph, x), torch.stack([model(graph, row) for row in x]), atol=1e-12)
-    with pytest.raises(ShapeError, match="it must hold"):
-        model(graph, x[:, 1:])
-
-
-@pytest.mark.parametrize("attention", [True, False])
-@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(("beam", "attention"), each([1, 3], [True, False]))
 def test_the_search_finds_the_same_with_and_without_a_cache(beam, attention):
     model, sources = network(attention).eval(), [torch.tensor([3, 4, 5]), torch.tensor([6]), torch.tensor([7, 8])]
     found = [translate(model, sources, (0, 1), beam, 0.6, longest=6, cache=cache) for cache in (True, False)]
     for one, other in zip(*found, strict=True):
         assert torch.equal(one.tokens, other.tokens) and one.score == pytest.approx(other.score, abs=1e-9)
-
-
-def test_impossible_settings_are_refused():
-    with pytest.raises(ConfigError, match=r"hidden must be an integer \(at least 1\) or null, not 0"):
-        RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(hidden=0), TokenPairs(9, 9))
-    with pytest.raises(ConfigError, match="this task has tokens"):
-        RecurrentEncoderDecoder(RecurrentEncoderDecoderSettings(), Tokens(9, 9))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from edgewise import ConfigError, GraphError, complete, disc
+from edgewise import ConfigError, disc
 from edgewise.models import Features, ScaleCNN, ScaleCNNSettings, Tokens
 
 SIDE = 8
@@ -77,9 +77,3 @@ def test_the_features_of_an_image_of_half_the_size_are_those_of_the_next_scale()
 def test_what_does_not_fit_is_refused(settings, signature, message):
     with pytest.raises(ConfigError, match=message):
         ScaleCNN(settings, signature)
-
-
-@pytest.mark.parametrize("graph", [complete(SIDE * SIDE), disc(SIDE, SIDE, 2.0)], ids=["complete", "too small"])
-def test_other_graphs_are_refused(graph):
-    with pytest.raises(GraphError):
-        ScaleCNN(ScaleCNNSettings(), SIGNATURE)(graph, torch.zeros(1, SIDE * SIDE, 2))

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, complete
-from edgewise.layers import BatchNorm
+from edgewise import ConfigError, complete
 from edgewise.models import Features, Swin, SwinSettings, Tokens
 
 IMAGE = Features(4, 3, length=64, whole_graph=True)
@@ -82,20 +81,6 @@ def test_shifted_squares_let_what_a_corner_says_travel():
     assert reached[:6, :6].all() and not reached[6:].any() and not reached[:, 6:].any()
 
 
-def test_one_norm_stands_wherever_swin_normalises():
-    model = Swin(SwinSettings(width=8, depths=(2, 2), heads=(2, 4), window=4, norm="batch", readout="max"), IMAGE)
-    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
-    assert len(norms) == 2 * 4 + 3  # two a block; after the embedding, before the merging and before the readout
-    assert not any(isinstance(module, torch.nn.LayerNorm) for module in model.modules())
-    x = torch.randn(5, 64, 4)
-    model(complete(64), x).square().mean().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-    moved = model.norm_in.running_mean.clone()
-    assert moved.abs().max() > 0
-    alone, together = model.eval()(complete(64), x[:1]), model(complete(64), x)[:1]
-    assert torch.allclose(alone, together, atol=1e-5) and torch.equal(model.norm_in.running_mean, moved)
-
-
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
@@ -109,9 +94,3 @@ def test_one_norm_stands_wherever_swin_normalises():
 def test_what_does_not_fit_is_refused(settings, signature, message):
     with pytest.raises(ConfigError, match=message):
         Swin(settings, signature)
-
-
-def test_another_graph_is_refused():
-    model = Swin(SETTINGS, IMAGE)
-    with pytest.raises(ConfigError, match="give it the graph 'complete'"):
-        model(Graph.from_edge_index([[0], [1]], num_nodes=64), torch.randn(1, 64, 4))
