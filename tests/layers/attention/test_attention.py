@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -47,19 +45,6 @@ def test_cross_attention_is_torchs(bias):
     assert_parity(layer, _weights(peer), arguments, expected, [x, senders, *peer.parameters()])
 
 
-def test_heads_are_independent_and_their_outputs_add_up():
-    """(4.10)-(4.12): each head by itself, through its own block of W_O."""
-    layer = MultiHeadAttention(8, 2, bias=False).double()
-    x = leaf(5, 8)
-    w_q, w_k, w_v = (w.view(2, 4, 8) for w in layer.projection.weight.chunk(3))
-    w_o = layer.output.weight.view(8, 2, 4)
-    expected = sum(
-        torch.softmax((x @ w_q[h].T) @ (x @ w_k[h].T).T / math.sqrt(4), -1) @ (x @ w_v[h].T) @ w_o[:, h].T
-        for h in range(2)
-    )
-    assert torch.allclose(layer(complete(5), x), expected, atol=1e-12)
-
-
 def test_grouped_queries_share_keys_and_values():
     grouped = MultiHeadAttention(12, 6, key_value_heads=2, bias=False).double()
     q, k, v = grouped.projection.weight.split((12, 4, 4))
@@ -97,15 +82,6 @@ def test_cached_attention_is_attention(rotary, steps):
             found.append(layer(rows, x[:, start : start + n], cache=cache))
         start += n
     assert torch.allclose(torch.cat(found, 1), layer(graph, x), atol=1e-12)
-
-
-def test_cache_grows_by_doubling_and_keeps_what_it_held():
-    cache, room = KeyValueCache(), []
-    for n in range(1, 10):
-        k, _ = cache.append(torch.full((1, 1, 2), float(n)), torch.zeros(1, 1, 3))
-        room.append(k.untyped_storage().size() // 8)
-    assert k[:, 0, 0].tolist() == list(range(1, 10))
-    assert room == [1, 2, 4, 4, 8, 8, 8, 8, 16]
 
 
 def test_a_cache_is_as_before_where_the_graph_does_not_fit():

@@ -106,12 +106,6 @@ def test_patterns_and_states_may_be_of_any_type(kind, units, dtype):
 # The continuous network
 
 
-def test_one_step_is_attention():
-    patterns, state = leaf(9, 4).detach(), leaf(3, 4, seed=1).detach()
-    expected = (0.7 * state @ patterns.T).softmax(-1) @ patterns
-    assert torch.allclose(ContinuousHopfield(patterns, 0.7).recall(state, steps=1), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("beta", [0.3, 2.0, 20.0])
 def test_every_step_goes_downhill_to_a_fixed_point(beta):
     network, state = ContinuousHopfield(leaf(9, 4).detach(), beta), 2 * leaf(40, 4, seed=1).detach()

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from edgewise import Graph, ShapeError, causal, complete
-from edgewise.graphs import blocks
 from edgewise.graphs.patterns.line import strided_parts
 from edgewise.layers import (
     ALiBiAttention,
@@ -98,18 +97,6 @@ def test_positions_that_were_not_learned_are_refused(graph):
         Learned(6, 3)(graph, torch.zeros(graph.num_receivers, 3))
 
 
-def test_rotated_products_depend_on_the_distance_only():
-    rotary, q, k = Rotary(8), leaf(8), leaf(8, seed=1)
-    p = torch.arange(30)
-    turned_q, turned_k = (rotary.at(p, x.expand(30, 1, 8))[:, 0] for x in (q, k))
-    products = turned_q @ turned_k.T
-    for distance in (-3, 0, 1, 17):
-        diagonal = products.diagonal(-distance)
-        assert torch.allclose(diagonal, diagonal[0].expand_as(diagonal), atol=1e-12)
-    assert products[:, 0].std() > 1e-3  # and it does depend on it
-    assert products[0, 0].item() == pytest.approx((q @ k).item())  # distance 0: not turned at all
-
-
 def test_rotary_attention_ignores_a_common_shift_and_sees_a_relative_one():
     layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
     x = leaf(4, 8)
@@ -119,12 +106,6 @@ def test_rotary_attention_ignores_a_common_shift_and_sees_a_relative_one():
     shifted = Graph(complete(1).rule, receivers=4, senders=4, offset=2)
     assert torch.allclose(layer(shifted, x), layer(complete(4), x), atol=1e-12)  # both ends move: nothing changes
     assert not torch.allclose(layer(shifted, x, x), layer(complete(4), x), atol=1e-3)  # only the receivers move
-
-
-def test_rotary_cross_attention_equals_self_attention_on_the_same_positions():
-    layer = MultiHeadAttention(8, 2, rotary=Rotary(4)).double()
-    x = leaf(5, 8)
-    assert torch.allclose(layer(complete(5, 5), x, x), layer(complete(5), x), atol=1e-12)
 
 
 @pytest.mark.parametrize("layer", [LinearAttention, MultiHeadAttention])
@@ -154,8 +135,3 @@ def test_pairs_of_texts_side_by_side_are_each_as_alone(layer):
         as_edges = [Graph.from_edge_index(g.edge_index(), g.num_senders, g.num_receivers) for g in members]
         for batch in (Graph.batch(members), Graph.batch(as_edges)):
             assert torch.allclose(layer(batch, (x, senders)), wanted, atol=1e-12)
-
-
-def test_blocks_in_a_batch_are_one_member_on_both_sides():
-    graph = Graph.batch([blocks([2, 3]), complete(2)])
-    assert sender_positions(graph).tolist() == positions(graph).tolist() == [0, 1, 2, 3, 4, 0, 1]

@@ -143,13 +143,6 @@ def test_only_the_distance_counts(name):
     assert torch.allclose(layer(texts, x), alone, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_cross_attention_on_the_same_nodes_is_self_attention(name):
-    layer, x = strong(KINDS[name](8, 2)), leaf(5, 8)
-    assert torch.allclose(layer(complete(5, 5), x, x), layer(complete(5), x), atol=1e-12)
-    assert layer(complete(5, 9), x, leaf(9, 8)).shape == (5, 8)
-
-
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", KINDS)
 def test_a_layer_is_compiled_whole_and_serves_other_graphs_of_the_same_size(name):

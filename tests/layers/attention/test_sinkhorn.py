@@ -123,15 +123,6 @@ def test_the_matrix_is_doubly_stochastic():
     assert (S > 0).all()
 
 
-def test_the_matrix_nears_a_permutation_as_the_temperature_falls():
-    scores = torch.randn(6, 6, dtype=torch.float64)
-    sharpness = [
-        sinkhorn(scores / t, torch.ones(6, 6, dtype=torch.bool), 500).max(1).values.mean() for t in (1.0, 0.1, 0.01)
-    ]
-    assert sharpness[0] < sharpness[1] < sharpness[2]
-    assert sharpness[2] > 0.99
-
-
 def test_gradients_of_the_matrix():
     allowed = torch.ones(4, 4, dtype=torch.bool).tril(-1)
     scores = torch.randn(2, 4, 4, dtype=torch.float64, requires_grad=True)

@@ -8,7 +8,7 @@ import torch
 
 from edgewise import ConfigError, Graph, causal, complete, window
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
-from edgewise.layers import FactorisedAttention, MultiHeadAttention
+from edgewise.layers import FactorisedAttention
 from layers.parity import assert_parity, each, leaf
 
 PARTS = {
@@ -39,19 +39,6 @@ def test_the_layer_is_its_equation(name, graph):
     expected = layer.output(torch.cat(heard, -1))
     parameters = dict(layer.named_parameters())
     assert_parity(layer, parameters, (graph, x), expected, [x, *parameters.values()], 1e-10)
-
-
-@pytest.mark.parametrize("parts", [strided_parts, fixed_parts])
-def test_with_one_large_block_half_of_the_heads_hear_everybody(parts):
-    """A stride of n: the first factor is the causal graph itself."""
-    layer, full = FactorisedAttention(8, 2, partial(parts, stride=9), bias=False), MultiHeadAttention(8, 2, bias=False)
-    full.load_state_dict(layer.state_dict())
-    x = torch.randn(9, 8)
-    heads = []
-    for one in (layer, full):
-        q, k, v = one._self_ends(causal(9), x)
-        heads.append(one.average(causal(9), q, k, v)[:, 0])
-    assert torch.allclose(*heads, atol=1e-6)
 
 
 def test_a_batch_of_complete_graphs_restricts_nothing_and_lists_no_pairs():

@@ -47,20 +47,6 @@ def test_a_narrow_gaussian_is_finite_in_float16():
     assert y.isfinite().all() and all(p.grad.isfinite().all() for p in layer.parameters())
 
 
-def test_a_narrow_gaussian_hears_only_neighbours_at_its_mean():
-    star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
-    layer = MoNet(1, 1, kernels=1, dimensions=1).double()
-    with torch.no_grad():
-        for p in layer.parameters():
-            p.fill_(0.0)
-        layer.theta.weight.fill_(1.0)
-        layer.mean.fill_(5.0)
-        layer.deviation.fill_(0.01)
-    x = torch.tensor([[0.0], [10.0], [20.0]], dtype=torch.float64)
-    y = layer(star, x, torch.tensor([[4.0], [5.0]], dtype=torch.float64))
-    assert torch.allclose(y[0], torch.tensor([10.0], dtype=torch.float64))  # half of 20, nothing of 10
-
-
 def test_the_two_sides_of_a_pair_may_be_as_many():
     layer, edges = MoNet(1, 1, coordinates=DegreeCoordinates(2)), [[0, 0], [0, 1]]
     two, three = (Graph.from_edge_index(edges, num_nodes=senders, num_receivers=2) for senders in (2, 3))

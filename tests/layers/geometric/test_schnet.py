@@ -31,14 +31,6 @@ def test_schnet_is_pygs_interaction_block():
     assert_parity(layer, weights, (graph, h, x), expected, [h, x, *weights.values()], tolerance=1e-6)
 
 
-def test_a_loop_among_pairs_counts():
-    """As on the same graph with one edge more, for which there are no pairs."""
-    graph = Graph.from_edge_index([[0, 1, 1], [1, 0, 1]], num_nodes=3)
-    one_way = Graph.from_edge_index([[0, 1, 1, 0], [1, 0, 1, 2]], num_nodes=3)
-    layer, h, x = SchNet(5, filters=6, gaussians=4, cutoff=9.0).double(), leaf(3, 5), leaf(3, 3, seed=1)
-    assert torch.allclose(layer(graph, h, x)[:2], layer(one_way, h, x)[:2], atol=1e-12)
-
-
 def test_schnet_is_equation_2_written_out():
     graph, h, x = messy_graph(), leaf(7, 5), leaf(7, 3, seed=1)
     layer = SchNet(5, filters=6, gaussians=4, cutoff=2.0).double()  # some pairs are beyond the cutoff
@@ -87,13 +79,6 @@ def test_the_filter_ends_smoothly_at_the_cutoff():
     (slope,) = torch.autograd.grad(W.sum(), r)
     assert W[0].abs().max() < 1e-6 and slope[0].abs() < 1e-2
     assert torch.equal(W[1:], torch.zeros(2, 3, dtype=torch.float64))
-
-
-def test_the_second_derivative_is_right():
-    graph, layer = messy_graph(), SchNet(2, filters=3, gaussians=4, cutoff=4.0).double()
-    h = torch.randn(7, 2, dtype=torch.float64)
-    x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda place: layer(graph, h, place).sum(), x)
 
 
 @pytest.mark.parametrize("cell", [None, torch.tensor(2.5, dtype=torch.float64)])

@@ -90,26 +90,6 @@ def test_what_acts_on_a_node_alone_turns_with_it(kind, reflect):
     assert_equivariant(function, lambda h: (D @ h,), lambda y: D @ y, h, tolerance=1e-10)
 
 
-def test_a_gate_is_its_equation():
-    gate, h = Gate(2, types=1), torch.randn(3, 4, 2)
-    opened = torch.sigmoid(h[:, :1] @ gate.gates.weight.T + gate.gates.bias) * h[:, 1:]
-    assert torch.allclose(gate(h), torch.cat([torch.nn.functional.silu(h[:, :1]), opened], -2), atol=1e-6)
-
-
-@pytest.mark.parametrize(("backend", "reduce"), each([None, "segment", "reference"], ["sum", None]))
-def test_a_convolution_is_the_sum_of_the_coupled_messages(backend, reduce):
-    """Coefficients at the nodes or on the edges: the same sums."""
-    coupling, graph, h, x = Coupling(2), messy_graph(), torch.randn(2, 7, 9, 4).double(), torch.randn(2, 7, 3).double()
-    basis = coupling.basis(graph, x)
-    expected = [m.flatten(-3) for m in basis.couple(graph, h)]
-    if reduce == "sum":
-        expected = [m.new_zeros(2, 7, m.shape[-1]).index_add(1, graph.receivers, m) for m in expected]
-    ones = torch.ones(2, graph.num_edges, 4 * sum(coupling.paths)).double()
-    results = collect(graph, basis.message(h, ones), reduce, backend=backend)
-    for found, sums in zip(results, expected, strict=True):
-        assert torch.allclose(found, sums, atol=1e-12)
-
-
 def test_what_does_not_fit_is_refused():
     graph, coupling = messy_graph(), Coupling(1)
     with pytest.raises(ShapeError, match="three dimensions"):

@@ -18,18 +18,6 @@ def test_gcn_is_pygs(outputs, bias):
     assert_parity(GCN(5, outputs, bias).double(), weights, (graph, x), expected, [x, *peer.parameters()])
 
 
-def test_gcn_is_equations_5_2_and_5_4():
-    graph = Graph.from_edge_index([[0, 1, 1, 2, 3, 3], [1, 0, 2, 1, 3, 0]], num_nodes=5)
-    a = graph.dense_mask().double()
-    a = a + torch.diag((a.diagonal() == 0).double())  # A + I, for A without loops
-    d = torch.diag(a.sum(1) ** -0.5)
-    layer, x = GCN(4, 3).double(), leaf(5, 4)
-    assert torch.allclose(layer(graph, x), d @ a @ d @ x @ layer.linear.weight.T + layer.bias, atol=1e-12)
-    loops, entries = renormalised(graph, torch.float64)
-    dense = torch.zeros(5, 5, dtype=torch.float64).index_put((loops.receivers, loops.senders), entries)
-    assert torch.allclose(dense, d @ a @ d, atol=1e-12)
-
-
 def test_two_sides_are_the_equation():
     """D^-½ A S^-½ X W + b for a pair; in a sampled graph with the receivers' self-loops."""
     layer, users, items = GCN(4, 3).double(), leaf(2, 4), leaf(5, 4, seed=1)
@@ -59,27 +47,6 @@ def test_fastgcn_with_weights_is_the_weighted_sum_forward_and_gradient():
     weights = {"linear.weight": W, "bias": b}
     layer = FastGCN(3, 4).double()
     assert_parity(layer, weights, (sample.graphs[0], x, sample.weights[0]), dense @ x @ W.T + b, [x, W, b])
-
-
-@pytest.mark.parametrize("outputs", [2, 4])
-def test_weights_of_another_precision_leave_the_layer_its_own(outputs):
-    graph, weight = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3), torch.rand(3)
-    layer, x = GCN(3, outputs), torch.randn(3, 3)
-    assert torch.equal(layer(graph, x, weight.double()), layer(graph, x, weight))
-
-
-def test_the_mean_of_fastgcn_over_draws_is_gcn():
-    """Within four standard errors, receiver by receiver and channel by channel."""
-    graph, layer, x = messy_graph(), FastGCN(3, 2).double(), torch.randn(7, 3, dtype=torch.float64)
-    loops, entries = renormalised(graph, torch.float64)
-    chance, generator = importance(loops, entries), torch.Generator().manual_seed(0)
-    drawn = []
-    with torch.no_grad():
-        for _ in range(500):
-            sample = sample_layers(loops, entries, chance, range(7), [4], generator)
-            drawn.append(layer(sample.graphs[0], x[sample.nodes], sample.weights[0]))
-        found, expected = torch.stack(drawn), layer(graph, x)
-    assert ((found.mean(0) - expected).abs() <= 4 * found.std(0) / 500**0.5).all()
 
 
 @pytest.mark.parametrize("number", [1, 5])

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import Graph, aggregate, collect, complete, ends
+from edgewise import Graph, collect, ends
 from edgewise.layers import GAT, GCN, MLP, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate, renormalised
 from layers.parity import assert_parity, each, leaf, messy_graph
 
@@ -100,28 +100,3 @@ def test_gat_is_a_graph_network():
         return collect(graph, e[:, :1] * e[:, 1:]) / collect(graph, e[:, :1]) + gat.bias
 
     assert torch.allclose(GraphNetwork(Call(edge), Call(node), None)(graph.add_self_loops(), x), gat(graph, x))
-
-
-def test_deep_sets_are_a_graph_network():
-    """No edges: φ_v = φ(x_i), φ_u = ρ(Σ_i x_i); the answer does not depend on who listens to whom."""
-    phi, rho = MLP([5, 8, 6]).double(), MLP([6, 8, 2]).double()
-    block = GraphNetwork(
-        None,
-        Call(lambda graph, x, e, u: phi(x)),
-        Call(lambda graph, x, e, u: rho(aggregate(graph.membership(), x))),
-    )
-    x = leaf(10, 5)
-    u = block.update(BATCH, x)[2]
-    assert torch.allclose(u, torch.stack([rho(phi(x[:7]).sum(0)), rho(phi(x[7:]).sum(0))]))
-    assert torch.equal(u, block.update(Graph.batch([complete(7), complete(3)]), x)[2])
-
-
-def test_the_whole_carries_a_message_between_nodes_without_an_edge():
-    graph, x = Graph.from_edge_index([[], []], num_nodes=3), leaf(3, 2)
-    first = GraphNetwork(None, None, WholeUpdate(MLP([2, 4]))).double()
-    second = GraphNetwork(None, NodeUpdate(MLP([6, 3])), None).double()
-    _, _, u = first.update(graph, x)
-    (gradient,) = torch.autograd.grad(second(graph, x, None, u)[0].sum(), x)
-    assert (gradient[1:] != 0).any()
-    (alone,) = torch.autograd.grad(GraphNetwork(None, NodeUpdate(MLP([2, 3])), None).double()(graph, x)[0].sum(), x)
-    assert (alone[1:] == 0).all()

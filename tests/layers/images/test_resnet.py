@@ -52,19 +52,3 @@ def test_a_tile_of_any_size_becomes_a_vector_and_tiles_do_not_mix():
 def test_what_is_no_tile_is_refused(tiles):
     with pytest.raises(ShapeError, match="must be bytes"):
         ResNet(8)(tiles)
-
-
-def test_blocks_have_a_quarter_a_half_and_all_of_the_width_and_never_no_channel():
-    for width, expected in ((1, (1, 1, 1)), (2, (1, 1, 2)), (3, (1, 1, 3)), (64, (16, 32, 64))):
-        assert tuple(block.second.out_channels for block in ResNet(width).blocks) == expected
-    assert ResNet().width == 64
-
-
-def test_bytes_become_numbers_from_minus_one_to_one_and_channels_come_first():
-    network, seen = ResNet(8).eval(), []
-    network.stem.register_forward_hook(lambda stem, inputs, y: seen.append(inputs[0]))
-    tiles = torch.randint(256, (2, 9, 7, 3), dtype=torch.uint8)
-    tiles[0, 0, 0] = torch.tensor([0, 255, 51])
-    network(tiles)
-    assert torch.allclose(seen[0], (tiles.double() / 127.5 - 1).permute(0, 3, 1, 2).float(), atol=1e-6)
-    assert torch.allclose(seen[0][0, :, 0, 0], torch.tensor([-1.0, 1.0, -0.6]), atol=1e-6)

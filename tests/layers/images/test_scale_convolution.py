@@ -83,31 +83,6 @@ def test_halving_is_a_shift_by_one_scale(dtype, tolerance):
     )
 
 
-def test_every_second_pixel_without_smoothing_is_no_shift():
-    space, smaller = ScaleSpace(LEVELS), disc(SIDE // 2, SIDE // 2, radius=3, torus=True)
-    x = torch.randn(SIDE * SIDE, 1, dtype=torch.float64)
-    assert (ScaleSpace(LEVELS - 1)(smaller, half(x)) - half(space(TORUS, x)[:, 1:])).abs().max() > 0.1
-
-
-def test_translations_of_the_image_are_those_of_the_features():
-    convolution, space = layer(), ScaleSpace(LEVELS)
-    assert_equivariant(
-        lambda x: convolution(TORUS, space(TORUS, x.flatten(0, 1))).unflatten(0, (SIDE, SIDE)),
-        lambda x: (x.roll((3, -2), (0, 1)),),
-        lambda y: y.roll((3, -2), (0, 1)),
-        torch.randn(SIDE, SIDE, 2, dtype=torch.float64),
-        tolerance=1e-10,
-    )
-
-
-def test_a_scale_space_keeps_the_mean():
-    x = torch.rand(SIDE * SIDE, 2, dtype=torch.float64)
-    z = ScaleSpace(LEVELS)(TORUS, x)
-    assert torch.equal(z[:, 0], x)
-    assert (z.mean(0) - x.mean(0)).abs().max() < 1e-12
-    assert (z.std(0)[1:] < 0.6 * z.std(0)[:-1]).all()
-
-
 def test_mistakes_are_refused():
     convolution = ScaleConvolution(1, 1)
     with pytest.raises(GraphError, match=r"reaches 2.83 pixels at scale 2, and the disc only 2"):

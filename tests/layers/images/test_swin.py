@@ -1,10 +1,9 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, window
+from edgewise import Graph, ShapeError
 from edgewise.graphs import squares
 from edgewise.layers import PatchMerging, WindowAttention
-from edgewise.layers.images.swin import column_of
 from layers.parity import assert_parity, leaf
 
 
@@ -55,21 +54,6 @@ def test_rows_of_the_graph_are_rows_of_the_result(start, stop):
     torch.nn.init.normal_(layer.b)
     graph = squares(4, 6, 3, shift=1)
     assert torch.allclose(layer(graph.rows(start, stop), (x[start:stop], x)), layer(graph, x)[start:stop], atol=1e-12)
-
-
-def test_pixels_far_apart_share_the_ends_of_the_table():
-    layer = WindowAttention(4, 1, columns=5, size=2)
-    line = Graph.from_edge_index([[0, 1, 4], [2, 2, 2]], num_nodes=5)
-    two, one, minus_two = layer.b[0, column_of(line, columns=5, size=2)]
-    assert two == one == layer.b[0, 5] and minus_two == layer.b[0, 3]  # [0, 1] and [0, −1]
-
-
-def test_pixels_in_no_rows_are_refused():
-    layer = WindowAttention(4, 1, columns=4, size=2)
-    with pytest.raises(ShapeError, match="10 pixels do not make rows of 4"):
-        layer(window(10, 1), torch.randn(10, 4))
-    with pytest.raises(ConfigError, match="must be a whole number, at least 1"):
-        WindowAttention(4, 1, columns=0, size=2)
 
 
 def test_merging_takes_two_by_two_pixels():

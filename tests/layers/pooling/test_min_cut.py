@@ -107,17 +107,6 @@ def test_training_on_its_losses_alone_finds_planted_communities():
     assert all((found[community == c] == found[20 * c]).all() for c in range(3)) and len(found.unique()) == 3
 
 
-def test_nothing_is_as_large_as_all_pairs_of_nodes():
-    """200,000 nodes on a ring: a dense A would take 160 GB."""
-    n = 200_000
-    i = torch.arange(n)
-    ring = Graph.from_edge_index(torch.stack([torch.cat([i, i]), torch.cat([(i + 1) % n, (i - 1) % n])]), n)
-    s = torch.nn.functional.one_hot(i * 4 // n, 4).float()
-    pooled = min_cut_pool(ring, torch.ones(n, 1), s)
-    assert pooled.x.flatten().tolist() == [n / 4] * 4
-    assert pooled.cut.item() == pytest.approx(-(2 * n - 8) / (2 * n))
-
-
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigError, match="clusters must be a whole number, at least 1"):
         ClusterAssignment(3, 0)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise.layers.relational.types import GroupedLinear, grouped, groups, pairs, shares
+from edgewise.layers.relational.types import grouped, pairs, shares
 from layers.parity import each
 
 
@@ -21,16 +21,6 @@ def test_each_row_goes_through_the_map_of_its_type(counts: tuple[int, ...], head
         assert torch.autograd.gradgradcheck(grouped, (x, W, counts))
         dW = torch.func.grad(lambda W: grouped(x.detach(), W, counts).sum())(W.detach())
         torch.testing.assert_close(dW, torch.autograd.grad(right.sum(), W)[0])
-
-
-def test_rows_in_the_order_of_their_types_stay_where_they_are() -> None:
-    sorted_types, mixed = torch.tensor([0, 0, 2]), torch.tensor([2, 0, 0])
-    assert groups(sorted_types, 3) == (None, None, (2, 0, 1))
-    order, place, counts = groups(mixed, 3)
-    assert counts == (2, 0, 1) and order is not None and place is not None
-    assert order.tolist() == [1, 2, 0] and place.tolist() == [2, 0, 1]
-    linear, x = GroupedLinear(3, 2, 3), torch.randn(3, 3)
-    torch.testing.assert_close(linear(x, mixed), linear(x[order], sorted_types)[place])
 
 
 def test_pairs_are_found_once_for_each_tensor_of_relations() -> None:
