@@ -11,7 +11,7 @@ from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, collect, ends
 from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Edges, Sides, both_sides
+from edgewise.layers.plain.sides import Edges, Sides, at_receivers, check_sides
 
 EPSILON = 1e-6
 
@@ -67,8 +67,12 @@ class GatedGCN(Layer):
 
     def _gates(self, graph: Graph, x: Sides, e: Tensor | None) -> tuple[Tensor, Tensor, EdgeNetwork]:
         """A x_i, B x_j and σ(e_ij')."""
-        at_i, at_j = both_sides(graph, x, self.nodes)
-        (A, _, D, _), (_, B, _, E) = at_i.chunk(4, -1), at_j.chunk(4, -1)  # each already multiplied with x
+        check_sides(graph, x)
+        A, B, D, E = self.nodes.parts(x[1] if isinstance(x, tuple) else x, 4)  # each already multiplied with x
+        if isinstance(x, tuple):
+            A, _, D, _ = self.nodes.parts(x[0], 4)
+        else:
+            A, D = at_receivers(graph, A), at_receivers(graph, D)
         edges = None if self.edges is None or e is None else EdgeInput((self.edges.weight, None), e)
         return A, B, EdgeNetwork((), torch.sigmoid, receivers=D, senders=E, edges=edges, activated=True)
 

@@ -210,6 +210,14 @@ class Linear(Layer, nn.Linear):
         y = aggregate(x.graph, self.weight.T, x.weight)
         return y if self.bias is None else y + self.bias
 
+    def parts(self, x: Tensor | SparseFeatures, count: int) -> tuple[Tensor, ...]:
+        """Equal parts of the map's result, each a tensor of its own: their rows lie closer together than in the whole."""
+        if isinstance(x, SparseFeatures):
+            return self(x).chunk(count, -1)
+        check_features(x, self.weight)
+        biases = [None] * count if self.bias is None else self.bias.chunk(count)
+        return tuple(functional.linear(x, W, b) for W, b in zip(self.weight.chunk(count), biases, strict=True))
+
 
 def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | SparseFeatures:
     """Dropout of dense or of sparse features: each entry becomes 0 with probability p, the rest grow by 1/(1 - p)."""
