@@ -211,7 +211,7 @@ class Linear(Layer, nn.Linear):
         return y if self.bias is None else y + self.bias
 
     def parts(self, x: Tensor | SparseFeatures, count: int) -> tuple[Tensor, ...]:
-        """Equal parts of the map's result, each a tensor of its own: their rows lie closer together than in the whole."""
+        """Equal parts of the result, each a tensor of its own, whose rows lie closer together than in the whole."""
         if isinstance(x, SparseFeatures):
             return self(x).chunk(count, -1)
         check_features(x, self.weight)
