@@ -43,7 +43,6 @@ class Ensemble(nn.Module):
                 in training the loss is 1/K Σ_k loss(f_k), not loss(f): each member learns as if alone
     Symbols     members[k] = f_k, one of MEMBERS; settings.members = K
     Shapes      those of the network; in training mode `OfMembers`
-    Errors      those of the network
     Cost        K times that of the network, in time and in weights
     Differs     there the probabilities of classes are averaged, here their logarithms
     Reference   Lakshminarayanan, Pritzel & Blundell, "Simple and scalable predictive uncertainty estimation using deep

@@ -28,7 +28,6 @@ class KernelRegressionModel(nn.Module):
 
     Equation    (4.1): see `KernelRegression`
     Shapes      x [*, N, inputs], the position and then the values known there -> [*, N, outputs]
-    Errors      ConfigError for tokens, one output per graph, or inputs without a position
     Edge cases  the graph says whose values are known: it has no edge from any other node
     Cost        O(E inputs)
     Reference   Nadaraya, 1964; Watson, 1964; Baggag & Saad, §4.1

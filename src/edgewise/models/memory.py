@@ -41,7 +41,6 @@ class Memory(nn.Module):
     Symbols     weight = w, in the order of the edges of a complete graph without self-loops, or m; ξ = a state
     Shapes      x [P, 1, N] in training, all patterns in their order -> `Penalised` with x and the mean energy;
                 [B, 1, N] in evaluation -> the recalled states [B, 1, N]
-    Errors      ConfigError for settings that do not fit the task; ShapeError for more or fewer patterns than places
     Edge cases  where nothing is stored yet, recall leaves a state as it is. Any rate stores the same: only signs count
     Cost        a sweep: classical O(N²), modern O(P N) for each state
     Differs     the papers write the weights down; here one step of gradient descent writes them

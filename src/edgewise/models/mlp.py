@@ -35,7 +35,6 @@ class Perceptron(nn.Module):
     Equation    φ(x) of `MLP`, x = the node's features, or [x_1 ‖ ... ‖ x_N]    (3.4)
     Shapes      on nodes: x [*, N, inputs] or SparseFeatures -> [*, N, outputs];
                 on graphs: x [*, length, inputs] -> [*, 1, outputs]
-    Errors      ConfigError for tokens, or graphs without a fixed length; ShapeError for graphs of another length
     Edge cases  the graph is ignored and may be None
     Cost        that of `MLP`
     Reference   Baggag & Saad, §3.1
@@ -80,7 +79,6 @@ class RandomizedPerceptron(Perceptron):
 
     Equation    φ(x) of `RandomizedMLP`, x as in `Perceptron`
     Shapes      as `Perceptron`; dense features only
-    Errors      those of `Perceptron`; ConfigError for a budget that is not above 0 and at most 1
     Cost        that of `RandomizedMLP`
     Reference   Oktay, McGreivy, Aduol, Beatson & Adams, 2021
 

@@ -87,7 +87,6 @@ class GraphAutoencoder(nn.Module):
     Equation    z = encoder(complete graph, x, a_ij = [j → i is an edge])
     Symbols     x = noise, by which nodes that the graph itself does not distinguish get positions of their own
     Shapes      x [*, N, D] -> z [*, N, D]
-    Errors      ConfigError for a task whose nodes have not as many outputs as inputs
     Cost        O(Σ n² width²) over the graphs of a batch, of n nodes each
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.2
 

@@ -43,7 +43,6 @@ class RandomPropagation(nn.Module):
                 output = ReLU(X̄ W_1 + b_1) W_2 + b_2
     Symbols     settings.steps = K; settings.node_dropout = p; Â: `renormalised`; hidden = W_1, b_1; output = W_2, b_2
     Shapes      x [*, N, inputs] or SparseFeatures -> [*, N, outputs]
-    Errors      ConfigError for tokens, or a task of one output per graph
     Edge cases  an isolated node reads itself alone; in evaluation z = 1
     Cost        that of X W_1, and O(K E width)
     Differs     X W_1 is propagated, which is narrower than X: the same by linearity, but dropout of features comes
@@ -111,7 +110,6 @@ class Consistent(nn.Module):
     Symbols     network = one of NETWORKS; settings.passes = S; settings.temperature = T; settings.weight = λ; N nodes,
                 of a task on whole graphs its graphs; no gradient flows through P'
     Shapes      those of the network; in training mode Penalised
-    Errors      those of the network; ConfigError for a task whose outputs are no classes
     Edge cases  one pass has only its own sharpened probabilities to agree with
     Cost        S times that of the network in training, in evaluation once
     Differs     there the loss on labels is a mean over the passes, here it is that of the mean of their log

@@ -44,7 +44,6 @@ class DeepSets(nn.Module):
     Symbols     mlp = φ of `MLP`; activation = σ; settings.norm = the name of LN in NORMS; head = Wᵀ;
                 lookup = `HopfieldLookup`, with W_Q, k and v
     Shapes      x [*, N, inputs] or SparseFeatures -> [*, G, outputs] for a batch of G graphs
-    Errors      ConfigError for tokens, a task of one output per node, or no hidden layer
     Edge cases  the graph's edges do not matter, only which nodes are whose
     Cost        that of `MLP` on N nodes and of the readout
     Reference   Zaheer et al., "Deep sets", 2017, Theorem 2; with readout="hopfield", Ramsauer et al., 2021, §4

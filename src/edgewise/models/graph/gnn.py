@@ -121,7 +121,6 @@ class GNN(nn.Module):
     Shapes      x [*, N, inputs] or SparseFeatures, or tokens [*, N] -> [*, N, outputs], with a readout [*, G, outputs];
                 e [E, signature.edges] in the graph's edge order, on a Sample that of the graph which was sampled; or
                 e [E] int64, the kind of each edge, which is one-hot to a layer of features
-    Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
                 has no connection around it
     Cost        that of its layers

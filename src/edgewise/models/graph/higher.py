@@ -79,7 +79,6 @@ class PairNetwork(_Higher):
     Equation    on nodes: output = MLP(norm(PPGN(graph, X)));  on graphs: output = MLP(norm(readout(PPGN(graph, X))))
     Symbols     layer = `PPGN`, or `Marked(PPGN)` where settings.marked; norm = BatchNorm; head = MLP
     Shapes      x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
-    Errors      ConfigError for settings that do not fit the task or one another, or a task of tokens
     Cost        O(depth Σ n³ width) time, O(depth Σ n² width) memory; n times as much where nodes are marked
     Reference   Maron et al., "Provably powerful graph networks", 2019
 
@@ -106,7 +105,6 @@ class SubgraphNetwork(_Higher):
     Equation    on nodes: output = MLP(norm(I2GNN(graph, X)));  on graphs: output = MLP(norm(readout(I2GNN(graph, X))))
     Symbols     layer = `I2GNN`; norm = BatchNorm; head = MLP
     Shapes      x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
-    Errors      ConfigError for settings that do not fit the task or one another, or a task of tokens
     Cost        that of message passing on Σ_i d_i copies of what is within settings.hops of node i
     Reference   Huang et al., "Boosting the cycle counting power of graph neural networks with I²-GNNs", 2023
 

@@ -33,7 +33,6 @@ class LightGCN(nn.Module):
     Equation    z = 1/(L+1) Σ_{l=0..L} E^(l),  E^(l+1) = D^-½ A D^-½ E^(l),  E^(0) = x W                 (7)-(8)
     Symbols     embed = W, whose rows are the embeddings where x is one-hot; depth = L
     Shapes      x [N, inputs], mostly sparse and one-hot -> [N, outputs]
-    Errors      ConfigError for a depth below 0 or a task that wants one output per graph
     Edge cases  a node without edges: x W / (L + 1)
     Cost        O(N inputs outputs), or O(N outputs) one-hot, and O(L E outputs)
     Reference   He et al., "LightGCN: simplifying and powering graph convolution network for recommendation", 2020

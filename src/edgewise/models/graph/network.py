@@ -57,7 +57,6 @@ class GraphNetworkModel(nn.Module):
     Shapes      x [*, N, inputs] (, e [*, E, signature.edges] where edges have features, or e [E] int64, the kind of
                 each edge, which becomes one-hot, and u [*, G, signature.whole] where graphs as a whole have features)
                 -> [*, N, outputs], for a task on whole graphs [*, G, outputs]
-    Errors      ConfigError for settings that do not fit, or a task of tokens
     Edge cases  an isolated node reads the whole only
     Cost        O(L (E + N + G) width²) time, O(L (E + N + G) width) memory
     Differs     there the blocks share their weights; here each has its own, with a residual around it

@@ -70,7 +70,6 @@ class PooledTransformer(nn.Module):
                 training: the task's loss + λ mean(L_cut + L_orthogonality)
     Symbols     gnn = GNN; assign = W_S, b_S; blocks[l] = GT_{l+1}, `PreNormBlock`; head = W, b; penalty = λ
     Shapes      x [*, N, inputs] -> [*, G, outputs]; in training mode `Penalised`, with the losses of pooling
-    Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  blocks = 0: the readout reads the clusters as they are
     Cost        that of the graph layers and of `min_cut_pool`, and O(G blocks K (K + width) width)
     Differs     Sᵀ sums the nodes of a cluster, whose number LN takes out. The source's transformer has a token of its

@@ -126,7 +126,6 @@ class GraphTransformer(nn.Module):
                 or `GPS` with GINE; loop = E_0 of a self-loop that "neighbors" adds
     Shapes      x [*, N, inputs] or SparseFeatures (, e [E, signature.edges] in the graph's edge order, or e [E] int64,
                 the kind of each edge, which becomes one-hot) -> [*, N, outputs], with a readout [*, G, outputs]
-    Errors      ConfigError for settings that do not fit the task or one another, or a task of tokens
     Edge cases  "neighbors" and "weighted" add self-loops where missing, as (5.18) does, the latter with a weight of 1
     Cost        O(L (N width² + E width)) time for "neighbors"; the others O(L (N width² + Σ n² width))
     Differs     none that its parts do not name

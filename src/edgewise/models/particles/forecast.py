@@ -199,7 +199,6 @@ class Particles(nn.Module):
     Equation    x' = forecast(graph, x, v, q)
     Symbols     x, v [*, N, D] and q [*, N, K] = the parts of the features
     Shapes      [*, N, 2 D + K] -> [*, N, D]
-    Errors      ConfigError for a task without particles; ShapeError for features of another width or number
     Edge cases  K = 0: particles that carry nothing
     Cost        that of its layers
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.1

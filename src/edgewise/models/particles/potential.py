@@ -42,7 +42,6 @@ class Potential(nn.Module):
     Symbols     embed = a, one vector per element Z; layers = `SchNet`, its cutoff the task's radius; energy = MLP
     Shapes      features [*, N, 2 D + 1] = position x (Å), edges of the periodic cell (Å; 0: open along that axis) and
                 atomic number Z -> [*, N, 1 + D] = ε_i (eV) and F_i (eV/Å)
-    Errors      ConfigError for a task without atoms; ShapeError for atomic numbers other than 0, ..., 118
     Edge cases  an atom without neighbours has an energy of its own and no force; members of a disjoint batch may have
                 different cells. Energy and force are continuous where an edge enters or leaves a radius graph of that
                 radius, because SchNet's filters and their slope end there at 0

@@ -66,7 +66,6 @@ class Simulator(nn.Module):
                 walls; r_ij = x_i - x_j; s_ij = r_ij + v_i - v_j, which r_ij would be a frame later without a force;
                 g(d) = (d, exp(-((G - 1)(d - k/(G - 1)))²/2) for k < G), G = gaussians; σ = signature.acceleration
     Shapes      [*, N, 2 D + K] = [x ‖ v ‖ c] -> x' [*, N, D]; lengths in units of the radius of the graph
-    Errors      ConfigError for a task without particles, or settings that do not fit
     Edge cases  a particle without neighbours still moves by its own features; two on one spot are fine
     Cost        time O(depth (N + E) width²), memory O(depth (N + E) width)
     Differs     there an edge knows r_ij and |r_ij| only. A hard contact happens within a small part of the radius: the

@@ -24,7 +24,6 @@ class BART(EncoderDecoder):
     Symbols     x = the n tokens of a text, its end included; M, Y = the states of `EncoderDecoder`; classifier = (W, b)
     Shapes      tokens x [*, N] int64 on G texts side by side -> [*, G, outputs]; on an `EncoderDecoderGraph`, of a task
                 of sources and targets, the scores of `EncoderDecoder`, whose weights have the same names
-    Errors      as `EncoderDecoder`; ConfigError for a task with an output for each token; ShapeError for an empty text
     Edge cases  the encoder attends along the given graph, the decoder always to its past and to all of its own text
     Cost        that of `EncoderDecoder` with a target as long as its source
     Differs     the classifier is one linear map, as the paper says; the library `transformers` has two, with tanh

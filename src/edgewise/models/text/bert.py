@@ -88,7 +88,6 @@ class BERT(nn.Module):
                 readout(H) W + b for texts; readout "first": tanh(h_0 W_p + b_p)
     Symbols     embed = E; positions = P; norm = LN; blocks[l] = T_{l+1}; masked or head = what follows
     Shapes      tokens x [*, N] int64 -> [*, N, tokens], with a readout [*, G, outputs]; `hidden(graph, x)`: H
-    Errors      ConfigError for settings that do not fit the task; ShapeError for a text longer than the positions
     Edge cases  many texts are one disjoint graph over flat tokens: nothing is padded
     Cost        time O(depth (N width² + E width) + N width tokens); memory O(depth N width + N tokens)
     Differs     no second segment and no next-sentence prediction, as in RoBERTa; the head for texts has BERT's one

@@ -59,7 +59,6 @@ class EncoderDecoder(nn.Module):
     Symbols     embed = E, of one vocabulary for both sides; P = positions; d = width; encoder, decoder = the blocks E_l
                 and D_l; memory = M; with pre-norm, M and Y_L are normalised
     Shapes      x = [source ‖ target] [*, S + T] int64 on an `EncoderDecoderGraph` -> [*, T, outputs]
-    Errors      ConfigError for settings that do not fit the task or one another; ShapeError where x does not fit
     Edge cases  many pairs are one disjoint graph over flat tokens: nothing is padded
     Cost        time O((S + T) depth width² + E width + T width outputs); memory O((S + T) depth width + T outputs)
     Differs     pre-norm by default, which needs hardly any warm-up

@@ -77,8 +77,6 @@ class RecurrentEncoderDecoder(nn.Module):
     Symbols     embed = E, of one vocabulary for both sides; encoder = GRU→ and GRU←; start = W_0, b_0; attention = v,
                 W, U of `BahdanauAttention`; decoder = GRU; mix = W_t, b_t; head = W_o, b_o
     Shapes      x = [source ‖ target] [*, S + T] int64 on an `EncoderDecoderGraph` -> [*, T, outputs]
-    Errors      ConfigError for settings that do not fit the task; ShapeError where x does not fit or has leading axes
-                for several pairs, or a source is empty
     Edge cases  pairs of any lengths are one disjoint graph; which tokens of its source the encoder's graph joins makes
                 no difference, since the recurrence reads all of them
     Cost        time O((S + T) width² + T S width) of each pair, in S + T steps that cannot run side by side

@@ -70,7 +70,6 @@ class Transformer(nn.Module):
     Equation    X_L = T_L ∘ ... ∘ T_1 (X_0)    (4.3);  pre-norm: X_L ← LN(X_L)    (4.6);  output = X_L W
     Symbols     X_0 = embed(x) + positions; blocks[l] = T_{l+1}; head = W, without bias for tokens
     Shapes      tokens x [*, N] int64 or features x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
-    Errors      ConfigError for settings that do not fit the task or one another
     Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions; the node
                 of readout="class" joins complete graphs only
     Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend stores

@@ -73,8 +73,6 @@ class Swin(nn.Module):
                 output = readout(LN(X)) W
     Symbols     stages[s].blocks; merges[s] = MERGE; head = W; settings.norm = the name of LN in NORMS
     Shapes      features x [*, N, inputs], N pixels or patches row by row of a square image -> [*, G, outputs]
-    Errors      ConfigError for a task that is not about images, sizes that do not halve, or depths and heads of
-                different lengths; for another graph than the complete one: the squares are the model's own
     Edge cases  a stage whose image is one square attends to all of it
     Cost        time O(N (width² + window² width)) for a block of the first stage; each later stage has
                 a quarter of the pixels
