@@ -17,7 +17,6 @@ from edgewise.configuration import Choice, Count, OneOf, Positive, Settings, cho
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
-from edgewise.layers.plain.linear import check_real
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
@@ -219,7 +218,6 @@ class Particles(nn.Module):
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         space = self.signature.space
         check_nodes(graph, x, self.signature.inputs)
-        check_real(x)
         return self.forecast(graph, *x.split([space, space, self.signature.known], -1))
 
 

@@ -13,7 +13,6 @@ from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.layers import MLP, SchNet
 from edgewise.layers.plain.embedding import Embedding
-from edgewise.layers.plain.linear import check_real
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import Atoms, Signature, accepted
 
@@ -74,7 +73,6 @@ class Potential(nn.Module):
             with torch.inference_mode(False), torch.no_grad():
                 return self(graph, features.clone())
         check_nodes(graph, features, self.signature.inputs, name="features")
-        check_real(features)
         x, cell, Z = features.split([self.signature.space, self.signature.space, 1], -1)
         self._check_whole(Z)
         training = torch.is_grad_enabled()
