@@ -18,7 +18,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import BACKENDS, use_backend
 from edgewise.testing.equivariance import EXACT, distance, expect, same, with_gradients
 
-DRAWS = 256  # of dropout
+DRAWS = 128  # of dropout
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _gradients(trial: Trial) -> None:
     _same_gradients(trial)
 
 
-def _same_gradients(trial: Trial, seed: int | None = None, *, fast_mode: bool = False) -> None:
+def _same_gradients(trial: Trial, seed: int | None = None) -> None:
     names = [name for name, _ in trial.layer.named_parameters()]
     places = [n for n, x in enumerate(trial.inputs) if x.is_floating_point()]
 
@@ -182,7 +182,7 @@ def _same_gradients(trial: Trial, seed: int | None = None, *, fast_mode: bool = 
     for leaf in leaves:
         leaf.requires_grad_()
     try:
-        gradcheck(function, leaves, fast_mode=fast_mode)
+        gradcheck(function, leaves, fast_mode=True)  # along random directions
     except GradcheckError as error:
         raise AssertionError(f"autograd and finite differences disagree: {error}") from error
     finally:
@@ -201,7 +201,7 @@ def _training(trial: Trial) -> None:
         expected = plain.seeded(0).output()
         if plain.layer is train.layer or not torch.equal(expected, plain.seeded(1).output()):
             return  # nothing is dropped, or other random numbers are drawn as well
-        _same_gradients(train, seed=0, fast_mode=True)  # the backward pass drops what the forward pass did
+        _same_gradients(train, seed=0)  # the backward pass drops what the forward pass did
         results = torch.stack([train.seeded(seed).output() for seed in range(DRAWS)])
     expect(bool(((results - expected).abs() > EXACT).any()), "dropout changes nothing")
     if getattr(trial.layer, "unbiased", True):

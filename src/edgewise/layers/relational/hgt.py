@@ -1,5 +1,7 @@
 """Heterogeneous graph transformer: queries, keys and values by the type of a node, attention by the kind of an edge."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -49,6 +51,8 @@ class HGT(Layer):
         >>> layer(graph, torch.randn(3, 4), torch.tensor([0, 1]), torch.tensor([0, 0, 1])).shape
         torch.Size([3, 8])
     """
+
+    unbiased: ClassVar[bool] = False
 
     def __init__(
         self,
