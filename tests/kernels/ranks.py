@@ -1,4 +1,4 @@
-"""What each of four ranks finds of every layer on a partition: `ranks.py FOLDER`.
+"""What each of four ranks finds of every layer on a partition: `ranks.py FOLDER`; with NAMES, of these layers on two.
 
 In groups of two, three and four ranks, each computes a layer on its part and on the whole graph, and writes by how much
 its outputs, the gradients of its rows and those of the weights differ, and how many bytes it has sent.
@@ -199,16 +199,18 @@ def compared(case: Case, group: dist.ProcessGroup, dtype: torch.dtype) -> dict[s
     return {"furthest": max(furthest.values()) / max(1.0, scale), "sent": Halo.sent, "edges": part.num_edges}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, names: list[str]) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     groups = {size: dist.new_group(range(size)) for size in (2, 3, 4)}
     found = {}
     for size, group in groups.items():
         for name, case in CASES.items():
+            if names and (name not in names or size > 2):
+                continue
             for dtype in (torch.float32, torch.float64) if rank < size else ():
                 found[f"{name} {size} {str(dtype)[6:]}"] = compared(case, group, dtype)
-        for name, (whole, score) in CROSS.items() if rank < size else ():
+        for name, (whole, score) in CROSS.items() if rank < size and not names else ():
             found[f"{name} {size}"] = across(whole, score, group)
     (folder / f"rank-{rank}.json").write_text(json.dumps(found))
     dist.barrier()
@@ -217,4 +219,4 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     ring.SCORES = 150  # so that a rank's queries are read in several parts
-    ended(ranks(4, partial(main, Path(sys.argv[1]))))
+    ended(ranks(4, partial(main, Path(sys.argv[1]), sys.argv[2:])))

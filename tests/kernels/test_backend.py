@@ -12,9 +12,7 @@ from edgewise import (
     EdgeBias,
     EdgeVectors,
     Graph,
-    Kernel,
     SenderBias,
-    Uniform,
     aggregate,
     attend,
     blocks,
@@ -187,9 +185,3 @@ def test_only_the_oracle_takes_calls_as_they_are_given():
         "flex", "ragged", "bitmap", "triton", "reference",
     ]  # fmt: skip
     assert all(name == backend.name and backend.summary for name, backend in BACKENDS.items())
-
-
-def test_scores_say_how_wide_their_ends_are():
-    assert (Dot().end_width, Additive().end_width) == (None, 1)
-    assert plan(complete(8), Additive(), heads=2, channels=4).choice in BACKENDS
-    assert not Uniform.needs_ends and Kernel.needs_ends

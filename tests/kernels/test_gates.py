@@ -136,11 +136,3 @@ def test_gates_beside_whole_numbers_are_not_cut() -> None:
         y, collected = aggregate(GRAPH, x), collect(GRAPH, x[GRAPH.senders], "sum")
     torch.testing.assert_close(y, aggregate(GRAPH, x.float(), m))
     torch.testing.assert_close(collected, y)
-
-
-def test_calls_without_a_factor_and_calls_outside_run_as_always() -> None:
-    x = torch.randn(4, 3)
-    expected = aggregate(GRAPH, x)
-    with gated(Gates(lambda call: None)):
-        assert torch.equal(aggregate(GRAPH, x), expected)
-    assert torch.equal(aggregate(GRAPH, x), expected)

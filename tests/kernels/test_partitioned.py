@@ -21,19 +21,31 @@ WIDTHS |= {"sequences": 2 * 2 * WIDTH, "past": 16}
 AROUND = {"complete": WIDTH, "around": 2 * 2 * WIDTH}  # two numbers of two sequences
 
 
+SMOKE = ("gcn", "causal")
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What each rank found, by its number."""
-    folder = tmp_path_factory.mktemp("ranks")
+    return run_ranks(tmp_path_factory.mktemp("ranks"))
+
+
+def run_ranks(folder, *names):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     script = Path(__file__).with_name("ranks.py")
-    command = [sys.executable, str(script), str(folder)]
+    command = [sys.executable, str(script), str(folder), *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(4)]
 
 
+def test_layers_on_two_ranks_are_those_of_one_process(tmp_path):
+    found = run_ranks(tmp_path, *SMOKE)
+    assert all(found[rank][f"{name} 2 float64"]["furthest"] < 1e-12 for rank in range(2) for name in SMOKE)
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", CASES)
 def test_outputs_and_gradients_on_some_ranks_are_those_of_one_process(found, name, size):
@@ -42,12 +54,14 @@ def test_outputs_and_gradients_on_some_ranks_are_those_of_one_process(found, nam
         assert found[rank][f"{name} {size} float64"]["furthest"] < 1e-12
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", CROSS)
 def test_receivers_and_senders_may_be_other_nodes(found, name, size):
     assert all(found[rank][f"{name} {size}"] < 1e-6 for rank in range(size))
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "size"), [(name, size) for name in WIDTHS for size in (2, 3, 4) if (name, size) != ("causal", 2)]
 )
@@ -67,6 +81,7 @@ def test_each_rank_sends_the_rows_that_others_read_and_no_more(found, name, size
             assert found[rank][f"{name} {size} {dtype}"]["sent"] == crossing * WIDTHS[name] * itemsize
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("size", [2, 3, 4])
 @pytest.mark.parametrize("name", AROUND)
 def test_on_a_complete_graph_each_rank_passes_blocks_of_rows_around_a_ring(found, name, size):
@@ -83,6 +98,7 @@ def test_on_a_complete_graph_each_rank_passes_blocks_of_rows_around_a_ring(found
 SHARED = {("causal", 2): 4 * WIDTH} | {("heads", size): 2 * (24 + 12 + 12 + 24) * WIDTH for size in (2, 3, 4)}
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("name", "size"), SHARED)
 def test_on_a_causal_graph_ranks_share_the_heads_where_their_number_divides_them(found, name, size):
     held = [NODES * (rank + 1) // size - NODES * rank // size for rank in range(size)]
@@ -94,6 +110,7 @@ def test_on_a_causal_graph_ranks_share_the_heads_where_their_number_divides_them
             assert found[rank][f"{name} {size} {dtype}"]["sent"] == numbers * itemsize
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_the_edges_of_a_graph_are_shared_out(found, size):
     for name in ("attention", "causal", "complete"):

@@ -33,16 +33,12 @@ def softmax_by_hand(s_ij: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return torch.einsum("ijh,jhd->ihd", s_ij.softmax(1), v)
 
 
-def test_dot_is_scaled_by_the_root_of_the_channels():
-    q, k, v = normal(3, 2, 5), normal(4, 2, 5), normal(4, 2, 6)
-    s_ij = torch.einsum("ihc,jhc->ijh", q, k) / 5**0.5
-    torch.testing.assert_close(attend(complete(3, 4), q, k, v), softmax_by_hand(s_ij, v))
-
-
 def test_dot_scale_and_cap():
     q, k, v = normal(3, 2, 5), normal(4, 2, 5), normal(4, 2, 6)
     s_ij = 1.5 * torch.tanh(0.3 * torch.einsum("ihc,jhc->ijh", q, k) / 1.5)
     torch.testing.assert_close(attend(complete(3, 4), q, k, v, Dot(scale=0.3, cap=1.5)), softmax_by_hand(s_ij, v))
+    s_ij = torch.einsum("ihc,jhc->ijh", q, k) / 5**0.5
+    torch.testing.assert_close(attend(complete(3, 4), q, k, v), softmax_by_hand(s_ij, v))
 
 
 def test_additive_is_a_leaky_sum_of_ends():
@@ -144,12 +140,6 @@ def test_biases_add_up_after_the_score():
         assert (y[2] == 0).all(), "node 2 listens to nobody"
 
 
-def test_adding_a_bias_leaves_the_score_as_it_was():
-    score = Dot(cap=3.0)
-    biased = score + SenderBias(normal(4, 1))
-    assert score.biases == () and len(biased.biases) == 1 and biased.cap == 3.0
-
-
 def test_relative_bias_counts_from_the_receiver_offset():
     table = torch.arange(7.0).view(1, 7)
     late = causal(1, senders=4, offset=3)
@@ -160,12 +150,9 @@ def test_relative_bias_counts_from_the_receiver_offset():
     ("build", "message"),
     [
         (lambda: Dot(cap=0.0), "cap must be positive"),
-        (lambda: Dot(cap=-1.0), "cap must be positive"),
         (lambda: Gaussian(0.0), "sigma must be positive"),
-        (lambda: Gaussian(-2), "sigma must be positive"),
         (lambda: RelativeBias(torch.zeros(2, 4)), "odd width"),
         (lambda: Gaussian("1"), "sigma must be positive, not '1'"),
-        (lambda: RelativeBias(torch.zeros(3)), "odd width"),
         (lambda: RelativeBias([[0.0]]), "odd width, not a list"),
         (lambda: Dot(cap="2"), "cap must be positive, not '2'"),
         (lambda: Dot("a"), r"scale must be a number or a tensor \[H\], not 'a'"),
@@ -182,7 +169,6 @@ def test_impossible_scores_are_refused(build, message):
     ("score", "message"),
     [
         (Gaussian(torch.ones(3)), r"Gaussian: sigma is \[3\], but must be one number or \[H\] = \[2\]"),
-        (Gaussian(torch.ones(2, 1)), r"Gaussian: sigma is \[2, 1\], but must be one number"),
         (Gaussian(torch.ones(2, device="meta")), "Gaussian: sigma is on meta"),
         (Dot(torch.ones((), device="meta")), "Dot: scale is on meta"),
         (Additive(0.2, [[1.0] * 4] * 2, [[1.0] * 4] * 2), r"a_receiver is a list, but must be \[H, C\] = \[2, 4\]"),
@@ -274,12 +260,3 @@ def test_the_graph_transformer_of_torch_geometric_is_attention_with_vectors_of_e
     e_ij = layer.lin_edge(graph.sort_edges(features)).view(20, 3, 4)
     y = attend(graph, q, k, v, Dot() + EdgeVectors(e_ij, e_ij))
     torch.testing.assert_close(y.flatten(1), layer(x, edge_index, features))
-
-
-def test_the_examples_of_scores_fit_any_heads():
-    for score in (Dot, Additive, GatedAdditive, Gaussian, Kernel, Uniform):
-        made = score.example(2, 4)
-        v = torch.randn(3, 2, 4)
-        width = made.end_width or 4
-        q = torch.randn(3, 2, width) if made.needs_ends else None
-        assert attend(causal(3), q, q, v, made).shape == (3, 2, 4)

@@ -49,6 +49,7 @@ def test_the_planner_sees_the_function() -> None:
     assert plan(GRAPH, message(nn.ReLU(), x)).choice == plan(GRAPH, message(functional.relu, x)).choice
 
 
+@pytest.mark.compiled
 def test_a_compiled_call_takes_a_module() -> None:
     activation, x = nn.SiLU(), torch.randn(9, 16)
 

@@ -84,6 +84,7 @@ def test_a_result_that_nobody_reads(used):
     assert gradcheck(lambda *t: call.of(t)()[used], call.leaves, fast_mode=True)
 
 
+@pytest.mark.compiled
 def test_it_compiles_whole():
     call = case(random_graph(6, 5, 30), [4, 3, 2], edges=3, readout=1)
     expected = with_gradients(call)
@@ -151,19 +152,13 @@ def test_nobody_sends_anything(edges):
         ({"scale": torch.zeros(2, 3)}, "the scale has 3 channels, and the network's result 2"),
         ({"maps": maps_of([nn.Linear(4, 2)])}, "a map of the network reads 4 channels, but there are 3"),
         ({"edges": EdgeInput((torch.zeros(3, 5), None), torch.zeros(2, 4))}, "reads 5 channels, but there are 4"),
-        ({"edges": EdgeInput((torch.zeros(3, 4), None), torch.zeros(3, 4))}, r"edges of the network are \[3, 4\]"),
         ({"edges": EdgeInput((torch.zeros(3, 4), torch.zeros(1)), torch.zeros(2, 4))}, r"have one \[3\]"),
         ({"edges": EdgeInput((torch.zeros(3, 7), None), torch.zeros(2, 4), 1.5)}, r"\[2, 4\], but .* distances"),
         ({"edges": EdgeInput((torch.zeros(3), None), torch.zeros(2, 4))}, r"is \[3\], but must be \[3, 4\]"),
-        ({"edges": EdgeInput((torch.zeros(3), None), torch.zeros(2, 1), 1.5)}, r"is \[3\], but must be \[3, 3\]"),
         ({"maps": ((torch.zeros(8, 3), torch.zeros(1)),)}, r"a map of the network has a bias \[1\], .* one \[8\]"),
-        ({"maps": ((torch.zeros(8, 3), torch.zeros(20)),)}, r"a map of the network has a bias \[20\]"),
         ({"maps": ((torch.zeros(3), None),)}, r"is \[3\], but must be \[outputs, 3\]"),
         ({"gate": (torch.zeros(1, 2), torch.zeros(2)), "activated": True}, r"the gate of the network has a bias \[2\]"),
-        ({"gate": (torch.zeros(1, 7), None), "activated": True}, "the gate of the network reads 7 channels"),
-        ({"gate": (torch.zeros(2, 2), None), "activated": True}, r"is \[2, 2\], but must be \[1, 2\]"),
         ({"hidden": 1}, "hidden=1 must be one of 0 to 0"),
-        ({"dropout": 2.0}, "dropout is a probability, not 2.0"),
         ({"dropout": "0.1"}, "dropout is a probability, not '0.1'"),
         (
             {"receivers": torch.zeros(2, 3, 3), "senders": torch.zeros(5, 3, 3)},
@@ -203,12 +198,9 @@ W = torch.ones(2, 3)
     ("maps", "more", "message"),
     [
         ((W,), {}, r"must be a pair \(weight \[outputs, 3\], bias \[outputs\] or None\) of tensors, not \[2, 3\]"),
-        (((W.numpy(), None),), {}, "holds a ndarray|holds an ndarray"),
         (((None, None),), {}, "holds a NoneType"),
-        (((W, None),), {"gate": torch.ones(1, 2)}, "the gate of the network must be a pair"),
         (((W, None),), {"edges": torch.ones(30, 3)}, r"edges of the network must be an EdgeInput\(map, values\)"),
         (((W, None),), {"activation": lambda z: z[:, :1]}, r"activation makes .*\[30, 1\] of \[30, 3\], but must keep"),
-        (((W, None),), {"activation": lambda z: None}, r"activation makes a NoneType of \[30, 3\], but must keep"),
         (((W, None),), {"activation": "relu"}, "the activation must be a function such as torch.relu, not 'relu'"),
     ],
 )

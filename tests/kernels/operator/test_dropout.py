@@ -109,6 +109,7 @@ def test_on_another_device_it_is_pytorchs_own():
     assert dropout(torch.ones(4, device="meta"), 0.5).device.type == "meta"
 
 
+@pytest.mark.compiled
 def test_compiled_it_drops_too():
     y = torch.compile(lambda x: dropout(x, 0.5), fullgraph=True, backend="aot_eager")(torch.ones(10_000))
     assert 0.45 < (y == 0).double().mean() < 0.55

@@ -6,10 +6,8 @@ import pytest
 import torch
 
 from edgewise import Additive, BackendRefusal, Dot, Graph, RelativeBias, attend, blocks, causal, complete, window
-from edgewise.kernels.backends.cuda import ragged
 from edgewise.kernels.backends.torch import dense
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.machines import ASSUMED
 
 
 def masks_used(graph: Graph, score: Dot | None = None) -> list[tuple[object, bool]]:
@@ -106,15 +104,6 @@ def test_flash_attention_costs_the_tiles_that_blocks_do_not_fill():
     exact = dense.cost(call)
     with mock.patch.object(dense, "_runs_flash", return_value=True):
         assert dense.cost(call).flops > 3 * exact.flops and dense.cost(call).launches < exact.launches
-
-
-def test_on_a_gpu_small_blocks_are_not_left_to_flash_attention():
-    graph = blocks([25] * 512)
-    x = torch.zeros(graph.num_receivers, 8, 32, dtype=torch.bfloat16)
-    call, speeds = Attend(graph, x, x, x, Dot()), ASSUMED["cuda half"]
-    on_a_gpu = {"cpu": dense.FITS["cuda"]}
-    with mock.patch.object(dense, "_runs_flash", return_value=True), mock.patch.object(dense, "FITS", on_a_gpu):
-        assert speeds.seconds(ragged.cost(call)) < 0.9 * speeds.seconds(dense.cost(call))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="flash attention needs a GPU")
