@@ -1,17 +1,15 @@
 """Edges from one table or several: which columns are their ends, what is known of them, and their graphs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.columns import ENDS, Array, Column, Kind, ends_called, read_columns
+from edgewise.data.columns import ENDS, Array, Column, ends_called, read_columns
 from edgewise.data.examples import Asked, Members, group_column
-from edgewise.data.table import SHOWN, Problems, read_table
+from edgewise.data.table import SHOWN, Problems, read_table, stacked
 from edgewise.errors import DataError
 from edgewise.files import spelt
 from edgewise.graphs import Graph
@@ -147,28 +145,13 @@ def ends_within(edges: Sequence[Edges], members: Members, asked: Asked, problems
 def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list[str]]:
     """What is known of the edges, as columns over those of all files; and what is wrong with other columns.
 
-    Edge cases  a column that a file lacks holds no value there; one of 0 and 1 in a file holds numbers where it does in
-                another; of several files, a category says which one an edge is from, unless `relation` is to be
-                ignored; a column of that name is refused in several files, unless training read one
+    Edge cases  a column that a file lacks holds no value there; of several files, a category says which one an edge is
+                from, unless `relation` is to be ignored; a column of that name is refused in several files, unless
+                training read one
     """
-    known, found, problems = asked.known and asked.known[1], [], list[str]()
-    for one in edges:
-        others = [name for name in one.names if name and name not in {*one.ends, one.group}]
-        names = [name for name in others if (name not in asked.ignore if known is None else name in known)]
-        columns, wrong = read_columns(one.table, names, known)
-        found.append({column.name: column for column in columns})
-        problems += wrong
-    merged, there = [], dict.fromkeys(name for columns in found for name in columns)
-    for name in there if known is None else [name for name in known if name in there]:  # as they were in training
-        parts = [columns.get(name) or _absent(name, one) for columns, one in zip(found, edges, strict=True)]
-        kinds = {part.kind for part in parts if part.present.any()}
-        if kinds == {"boolean", "number"} and _all_numbers(edges, name):
-            kinds = {"number"}
-        if len(kinds) > 1:
-            what = f"{name} holds {' and '.join(sorted(kinds))}s"
-            problems.append(f"{edges[0].path.parent}: {what}: give --task.ignore {name}")
-            continue
-        merged.append(joined(parts, kinds.pop() if kinds else parts[0].kind))
+    known, problems = asked.known and asked.known[1], list[str]()
+    there = dict.fromkeys(name for one in edges for name in one.names if name and name not in {*one.ends, one.group})
+    names = [name for name in there if name not in asked.ignore] if known is None else [n for n in known if n in there]
     own = [one.path for one in edges if RELATION in {*one.names} - {*one.ends, *asked.ignore}]
     if known is None:
         made = len(edges) > 1 and RELATION not in asked.ignore
@@ -176,43 +159,15 @@ def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list
         problems += [f"{path}: {what}: rename it, or give --task.ignore {RELATION}" for path in own if made]
     else:
         made = known.get(RELATION) == "category" and not own
-    lacking = [name for name in known or () if name not in there and not (made and name == RELATION)]
-    if lacking:
-        problems.append(f"{edges[0].path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
+        if lacking := [name for name in known if name not in there and not (made and name == RELATION)]:
+            what = f"it lacks the columns {', '.join(lacking)}, which the run was trained with"
+            problems.append(f"{edges[0].path}: {what}")
+    columns, wrong = read_columns(stacked([one.table for one in edges], names), names, known)
     if made:
         levels, sizes = tuple(spelt(one.path.stem) for one in edges), [len(one.table) for one in edges]
         codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
-        merged.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
-    return merged, problems
-
-
-def _all_numbers(edges: Sequence[Edges], name: str) -> bool:
-    return not any(read_columns(one.table, [name], {name: "number"})[1] for one in edges if name in one.names)
-
-
-def _absent(name: str, one: Edges) -> Column:
-    return Column(name, "number", np.zeros(len(one.table)), np.zeros(len(one.table), dtype=bool))
-
-
-def joined(parts: Sequence[Column], kind: Kind) -> Column:
-    """A column over the rows of several files, which hold values of this kind or none."""
-    present = np.concatenate([part.present for part in parts])
-    at = partial(_in_parts, parts, np.cumsum([len(part.values) for part in parts]))
-    if kind != "category":
-        values = np.concatenate([part.values for part in parts])
-        return replace(parts[0], kind=kind, values=values, present=present, at=at)
-    levels = tuple(sorted({level for part in parts for level in part.levels}))
-    place = {level: number for number, level in enumerate(levels)}
-    codes = []
-    for part in parts:
-        own = np.array([*(place[level] for level in part.levels), -1], dtype=np.int32)
-        codes.append(own[part.values] if part.kind == "category" else np.full(len(part.values), -1, dtype=np.int32))
-    return Column(parts[0].name, kind, np.concatenate(codes), present, levels, at)
-
-
-def _in_parts(parts: Sequence[Column], ends: Array, row: int) -> str:
-    number = int(np.searchsorted(ends, row, side="right"))
-    return parts[number].at(row - int(ends[number - 1]) if number else row)
+        columns.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
+    return columns, [*wrong, *problems]
 
 
 def graph_of(edges: Array, e: Array | None, nodes: int, undirected: bool) -> tuple[Graph, Tensor | None]:

@@ -173,6 +173,49 @@ class Table:
         raise DataError(f"{self.at(row)}: {name} is {self.columns[name][row][:40]!r}, {why}")
 
 
+@dataclass(frozen=True)
+class Stacked(Table):
+    """The rows of several tables as one, each called as its own file calls it."""
+
+    parts: Sequence[Table] = ()
+
+    def at(self, number: int) -> str:
+        for part in self.parts:
+            if number < len(part):
+                return part.at(number)
+            number -= len(part)
+        raise IndexError(f"no part of {len(self.parts)} has the row")
+
+
+def stacked(tables: Sequence[Table], names: Iterable[str]) -> Table:
+    """Some columns of several tables as one table, without a value where a table lacks one.
+
+    Edge cases  numbers lose their decimal commas, which another file may not have
+    """
+    import polars
+
+    def plain(table: Table, name: str) -> Any:
+        if name not in table.header:
+            return polars.repeat(None, len(table), dtype=polars.Null, eager=True)
+        if name not in table.commas:
+            return table.column(name)
+        cells, values = table.texts(name), table.values(name).tolist()
+        return polars.Series(
+            [cell if value != value else repr(value) for cell, value in zip(cells, values, strict=True)]
+        )
+
+    if len(tables) == 1:
+        return tables[0]
+    names, columns = [*names], dict[str, Any]()
+    for name in names:
+        parts = [plain(table, name) for table in tables]
+        kinds = {part.dtype for part in parts} - {polars.Null()}
+        kind = kinds.pop() if len(kinds) == 1 else polars.String
+        columns[name] = polars.concat([part.cast(kind) for part in parts])
+    rows = range(sum(map(len, tables)))
+    return Stacked(tables[0].path.parent, names, columns, ("row", rows), parts=tables)
+
+
 class Problems:
     """What is wrong with a file: the first ones in full, and how many there are."""
 

@@ -10,11 +10,21 @@ import torch
 
 from edgewise.data import record
 from edgewise.data.columns import Array, Column, Encoding, Kind, features, fit, read_columns
-from edgewise.data.edges import joined
 from edgewise.data.examples import Asked, Examples, left_out, read_examples, read_members, strangers
 from edgewise.data.record import Fitted, Settled, labels_in, names_in
 from edgewise.data.splits import Splits
-from edgewise.data.table import ENDINGS, SHOWN, Called, Problems, find_table, is_table, read_table, unread
+from edgewise.data.table import (
+    ENDINGS,
+    SHOWN,
+    Called,
+    Problems,
+    Table,
+    find_table,
+    is_table,
+    read_table,
+    stacked,
+    unread,
+)
 from edgewise.data.target import check_folders
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
@@ -171,17 +181,16 @@ def read_files(place: Path, asked: Asked, problems: list[str]) -> tuple[Examples
         raise DataError(f"{place}: {lacking}: expected {what}")
     if len(files) > MAX_FILES:
         raise DataError(f"{place}: {len(files):,} tables of points, of at most {MAX_FILES:,}")
-    tables, sizes, wrong = list[list[Column]](), np.zeros(len(files), dtype=np.int64), Problems()
+    tables, wrong = list[Table](), Problems()
     first = [name for name in read_table(files[0], whole=False).header if name and name not in asked.ignore]
     kinds: Mapping[str, Kind] = known or dict.fromkeys(first, "number")
     left, present, written = dict[str, None](), {*first}, dict[str, str]()
-    for number, path in enumerate(files):
+    for path in files:
         try:
-            table = read_table(path, [*kinds], whole=False)
+            tables.append(table := read_table(path, [*kinds], whole=False))
         except DataError as error:
             wrong.add(str(error))
             continue
-        columns, problem = read_columns(table, [*kinds], kinds)
         others = [name for name in table.header if name and name not in {*kinds, *asked.ignore}]
         if others and known is None:
             lacks = f"which {files[0].relative_to(place)} lacks: give --task.ignore {','.join(others)}"
@@ -190,11 +199,11 @@ def read_files(place: Path, asked: Asked, problems: list[str]) -> tuple[Examples
         left |= dict.fromkeys(others)
         if table.notes:
             written.setdefault(str(table.dialect), spelt(path.relative_to(place) if place.is_dir() else path.name))
-        wrong.extend((*table.problems, *problem))
-        sizes[number] = len(table)
-        tables.append(columns)
+        wrong.extend(table.problems)
+    columns, mixed = read_columns(stacked(tables, kinds), [*kinds], kinds) if tables else ([], [])
+    wrong.extend(mixed)
     problems += wrong.sentences()
-    columns = [] if problems else [joined(parts, parts[0].kind) for parts in zip(*tables, strict=True)]
+    sizes = np.array([len(table) for table in tables], dtype=np.int64)
     called = [spelt(path.relative_to(place) if place.is_dir() else path.name) for path in files]
     labels = [[spelt(path.parent.name) for path in files]] if labelled else []
     check_folders(place, (label for each in labels for label in each))
