@@ -180,20 +180,6 @@ def test_ends_that_training_found_need_no_edges_later(tmp_path) -> None:
         task.elsewhere(Path(write(tmp_path / "new", edges="weight,one,two\n3.5,a,x\n")))
 
 
-def test_arrays_have_features_of_edges_too(tmp_path) -> None:
-    import numpy as np
-
-    arrays = {"edge_index": np.array([[0, 1], [1, 0]]), "x": np.ones((3, 2)), "labels": np.array([0, 1, 1])}
-    parts = {"train": np.array([0]), "valid": np.array([1]), "test": np.array([2])}
-    np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.array([2.0, 4.0]), spare=np.ones(1))
-    task = node_folder(str(tmp_path), undirected=False)
-    assert task.nodes.e.tolist() == [[4], [2]] or task.nodes.e.tolist() == [[2], [4]]
-    assert "not read: the arrays spare" in task.summary
-    np.savez(tmp_path / "graph.npz", **arrays, **parts, edge_attr=np.ones(3))
-    with pytest.raises(DataError, match=r"edge_attr must be numbers \[2, D\]"):
-        node_folder(str(tmp_path))
-
-
 def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) -> None:
     told = r"edges\.csv: its first line must have the names of the columns, and a and b are nodes: .* --task\.ends a,b"
     for rows in ("a,b\nb,c\nc,d\n", "a,b,5\nb,c,6\n", "# from\tto\na\tb\nb\tc\n", "a,b\n"):

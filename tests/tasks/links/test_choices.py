@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from edgewise.apps.command.main import main
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import own_choices, tastes
 
@@ -87,3 +88,11 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path: Path, lines: list[str], op
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nothing\.csv"):
         own_choices(str(tmp_path / "nothing.csv"))
+
+
+def test_the_recipes_of_choices_and_facts_train(tmp_path: Path) -> None:
+    (tmp_path / "facts.txt").write_text("".join(f"a{n}\tr{n % 2}\ta{(n + 1) % 9}\n" for n in range(30)))
+    places = {"own-choices": ("file", written(tmp_path, *LINES)), "own-facts": ("folder", str(tmp_path))}
+    for recipe, (option, place) in places.items():
+        words = ["train", recipe, f"--task.{option}", place, "--train.steps", "1", "--run", str(tmp_path / recipe)]
+        assert main(words) == 0

@@ -2,14 +2,12 @@
 
 import csv
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from edgewise import deployment, training
 from edgewise.apps.command.main import main
-from edgewise.training.checkpoint import checkpoints
 from tasks.own.test_graphs import write
 from tasks.own.test_texts import write as write_texts
 
@@ -50,17 +48,6 @@ def test_a_prediction_is_by_name_or_by_split(run, capsys) -> None:
     assert "no graph 'g999' in mine: its graphs are called 'g0', 'g1', 'g2'" in capsys.readouterr().err
 
 
-def test_an_explanation_names_the_target(run, tmp_path, capsys) -> None:
-    words = ("explain", str(run), "g3", "--method", "gradient", "--out", str(tmp_path / "why.html"))
-    made, _ = told(capsys, "predict", str(run), "g3")
-    mass, said = told(capsys, *words, "--target", "mass")
-    assert mass["what"] == "mass" and mass["value"] == pytest.approx(made["mass"]["value"], rel=1e-4)
-    assert said.startswith("mass: ") and "mass" in (tmp_path / "why.html").read_text(encoding="utf-8")
-    shape, _ = told(capsys, *words, "--target", "shape:star")
-    assert shape["what"] == "shape 'star'"
-    assert shape["value"] == pytest.approx(made["shape"]["probabilities"]["star"], rel=1e-4)
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_new_graphs_are_a_table_of_predictions(run, tmp_path, capsys, ending: str) -> None:
     new = write(tmp_path / "new", count=5, labelled=False, first=100)
@@ -80,25 +67,6 @@ def test_new_graphs_are_a_table_of_predictions(run, tmp_path, capsys, ending: st
     assert known.graphs.x.shape[1] == training.load_run(run).task.graphs.x.shape[1]
 
 
-def test_the_run_s_own_folder_has_its_own_predictions(run, tmp_path, capsys) -> None:
-    folder = training.read_config(run).task.options["folder"]
-    told(capsys, "predict", str(run), folder, "--out", str(tmp_path / "answers.csv"))
-    with (tmp_path / "answers.csv").open(newline="", encoding="utf-8") as file:
-        row = {row["graph"]: row for row in csv.DictReader(file)}["g3"]
-    alone = deployment.load(run).predict(["g3"])[0]
-    assert float(row["mass.value"]) == pytest.approx(alone["mass"]["value"], rel=1e-5)
-
-
-def test_a_run_goes_on_to_the_same_result(run, tmp_path) -> None:
-    cut = tmp_path / "cut"
-    shutil.copytree(run, cut)
-    shutil.rmtree(checkpoints(cut / "checkpoints")[0])  # as if it had been killed before its last step
-    lines = (cut / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (cut / "metrics.jsonl").write_text("".join(lines[:-1]), encoding="utf-8")
-    result = training.resume(cut, progress=False)
-    assert (result.test, result.valid) == (training.finished(run).test, training.finished(run).valid)
-
-
 def test_a_file_that_lies_elsewhere_is_given_anew(tmp_path, capsys) -> None:
     table = write_texts(tmp_path / "texts.csv")
     run = tmp_path / "run"
@@ -109,11 +77,7 @@ def test_a_file_that_lies_elsewhere_is_given_anew(tmp_path, capsys) -> None:
     assert made["test"]["accuracy"] == pytest.approx(training.finished(run).test)
 
 
-def test_a_report_follows_the_task_that_ran(run) -> None:
-    page = (run / "report.html").read_text(encoding="utf-8")
-    assert "60 graphs of" in page and "own-graphs" in page
-
-
+@pytest.mark.compiled
 def test_it_is_exported(tmp_path) -> None:
     folder = write(tmp_path / "mine", weights=False)
     options = ("--task.folder", str(folder), "--task.label", "shape,mass", *STEPS, "--run", str(tmp_path / "run"))

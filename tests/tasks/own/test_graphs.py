@@ -143,12 +143,6 @@ def test_new_graphs_lack_no_column(tmp_path) -> None:
         task.elsewhere(new)
 
 
-def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
-    folder = small(tmp_path, GRAPHS, NODES, EDGES)
-    with pytest.raises(DataError, match="no table has the columns nmae, relation that are to be ignored"):
-        graph_folder(folder, ignore="nmae,relation")
-
-
 def test_graphs_without_names_are_their_rows(tmp_path) -> None:
     labels = "label,split\nu,train\nv,train\nu,valid\nv,test\n"
     nodes = "graph,size\n" + "".join(f"{g},{n}\n" for n, g in enumerate("00111223"))
@@ -156,14 +150,3 @@ def test_graphs_without_names_are_their_rows(tmp_path) -> None:
     named = graph_folder(small(tmp_path, GRAPHS, NODES, EDGES), scale="none")
     assert task.graphs.x.equal(named.graphs.x) and task.graphs.targets.equal(named.graphs.targets)
     assert task.splits["train"].tolist() == [0, 1] and task.name_of(3) == "3"
-
-
-def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
-    masses = [f"g{n},{n + 0.5}" for n in range(20)]
-    nodes, edges = "graph\n" + "".join(f"g{n}\n" * 2 for n in range(20)), "graph,source,target\ng0,0,1\n"
-    before = graph_folder(small(tmp_path, "graph,mass\n" + "\n".join(masses) + "\n", nodes, edges))
-    (tmp_path / "run").mkdir()
-    before.keep(tmp_path / "run")
-    small(tmp_path, "graph,mass,y\n" + "".join(f"{line},7\n" for line in masses), nodes, edges)
-    after = graph_folder(str(tmp_path), like=str(tmp_path / "run"))
-    assert after.graphs.targets.equal(before.graphs.targets)

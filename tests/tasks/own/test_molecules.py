@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from edgewise import deployment
 from edgewise.apps.command.main import main
@@ -92,14 +91,3 @@ def test_new_molecules_are_predicted_from_a_table_or_one_by_one(tmp_path, capsys
     assert rows[1].startswith("ethanol,CCO,") and float(rows[1].split(",")[2]) == pytest.approx(
         by_smiles["log P"]["value"]
     )
-
-
-def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
-    table = write(tmp_path / "m.csv")
-    before = molecule_table(str(table), label="toxic")
-    (tmp_path / "run").mkdir()
-    before.keep(tmp_path / "run")
-    head, *lines = table.read_text(encoding="cp1252").splitlines()
-    table.write_text("\n".join([f"{head};label", *(f"{line};other" for line in lines)]) + "\n", encoding="cp1252")
-    after = molecule_table(str(table), like=str(tmp_path / "run"))
-    assert torch.equal(after.graphs.targets.nan_to_num(-1), before.graphs.targets.nan_to_num(-1))

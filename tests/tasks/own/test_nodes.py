@@ -10,7 +10,6 @@ import torch
 
 import edgewise
 from data.test_graph import write
-from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
 from edgewise.tasks.core.task import Parts
@@ -110,10 +109,3 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
     assert [row["node"] for row in rows] == ["x", "y"] and set(rows[0]) == {"node", "age", "party"}
     with (tmp_path / "run" / "split.csv").open() as split:
         assert {row["part"] for row in csv.DictReader(split)} == {"train", "valid", "test"}
-
-
-def test_a_target_that_is_not_there_is_named(tmp_path) -> None:
-    with pytest.raises(DataError, match="expected age, weight"):
-        node_folder(people(tmp_path), label="age,weight")
-    with pytest.raises(DataError, match="age are needed"):
-        node_folder(str(tmp_path), label="age,party", ignore="age")

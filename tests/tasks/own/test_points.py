@@ -1,6 +1,5 @@
 """Clouds of points of one's own: two tables, or a folder for each class."""
 
-import os
 import random
 from pathlib import Path
 
@@ -129,41 +128,6 @@ def test_what_is_wrong_is_named(tmp_path) -> None:
         point_folder(str(tmp_path / "empty"))
     with pytest.raises(DataError, match="nowhere: no such file or folder: expected clouds"):
         point_folder(str(tmp_path / "nowhere"))
-
-
-def test_a_column_to_be_ignored_must_be_there(tmp_path) -> None:
-    for folder in (write(tmp_path / "mine"), write_files(tmp_path / "files")):
-        with pytest.raises(DataError, match="no table has the columns colr that are to be ignored"):
-            point_folder(str(folder), label="form" * (folder.name == "mine"), ignore="colr")
-
-
-def test_names_of_files_may_be_of_any_bytes(tmp_path) -> None:
-    folder, run = write_files(tmp_path / "mine"), tmp_path / "run"
-    run.mkdir()
-    (folder / "round" / "0.csv").rename(folder / "round" / os.fsdecode(b"\xfc.csv"))
-    (folder / "round").rename(folder / os.fsdecode(b"\xe9"))
-    task = point_folder(str(folder))
-    task.keep(run)
-    assert task.classes == (r"\udce9", "long") and point_folder(str(folder), like=str(run)).changes == ()
-
-
-def test_a_class_is_not_called_as_an_unknown_label_is(tmp_path) -> None:
-    folder = write_files(tmp_path / "mine")
-    (folder / "round").rename(folder / "null")
-    with pytest.raises(DataError, match="the folder of a class is called 'null', as an unknown label is: rename it"):
-        point_folder(str(folder))
-
-
-def test_a_column_that_is_new_is_no_target_of_a_run(tmp_path) -> None:
-    place = write(tmp_path / "mine")
-    before = point_folder(str(place), label="form")
-    (tmp_path / "run").mkdir()
-    before.keep(tmp_path / "run")
-    head, *lines = (place / "clouds.csv").read_text(encoding="utf-8").splitlines()
-    new = [f"{head};label", *(f"{line};other" for line in lines)]
-    (place / "clouds.csv").write_text("\n".join(new) + "\n", encoding="utf-8")
-    after = point_folder(str(place), like=str(tmp_path / "run"))
-    assert after.graphs.targets.equal(before.graphs.targets)
 
 
 def test_a_column_of_some_files_alone_is_refused_or_ignored(tmp_path) -> None:

@@ -66,15 +66,6 @@ def test_quotation_marks_of_sentences_swallow_no_lines(tmp_path) -> None:
     assert rows.inputs["source"] == [x for x, _ in pairs]
 
 
-def test_equal_sources_are_in_one_part(tmp_path) -> None:
-    path = write(tmp_path / "a.tsv")
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(f"{x}\t{y}, oder so\n" for x, y in PAIRS)
-    task = parallel_text(file=str(path), columns="de,el", level="byte")
-    parts = [{*sides[0]} for sides in task.texts.values()]
-    assert not parts[0] & parts[1] and not parts[0] & parts[2] and not parts[1] & parts[2]
-
-
 @pytest.mark.parametrize(
     ("content", "columns", "told"),
     [
@@ -118,15 +109,6 @@ def test_two_files_must_fit_each_other(tmp_path) -> None:
             parallel_text(**wrong)
     with pytest.raises(ConfigError, match="two names, or two numbers"):
         parallel_text(file="a.tsv", columns="de")
-
-
-def test_the_length_penalty_is_an_option_of_the_search(tmp_path) -> None:
-    path = str(write(tmp_path / "a.tsv"))
-    options = {"file": path, "columns": "de,el", "level": "byte"}
-    assert parallel_text(**options).manner.penalty == 0.6
-    assert parallel_text(**options, penalty=1.2).manner.penalty == 1.2
-    with pytest.raises(ConfigError, match="penalty=-1 not negative"):
-        parallel_text(**options, penalty=-1)
 
 
 def test_a_run_keeps_its_parts_and_tokens(tmp_path, capsys) -> None:

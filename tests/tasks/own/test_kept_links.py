@@ -10,7 +10,7 @@ from edgewise.errors import DataError
 from edgewise.tasks import link_folder
 from edgewise.tasks.own.links import OwnLinks
 from edgewise.training import Choice, RunConfig, TrainSettings, train
-from tasks.links.test_folder import NODES, write
+from tasks.own.test_links import NODES, write
 
 PARTS = ("train", "valid", "valid_none", "test", "test_none")
 

@@ -92,15 +92,6 @@ def test_folders_may_be_the_parts(tmp_path) -> None:
     assert "not read: cover.png, which are in no class" in summary and "class: 2 classes (a folder for each)" in summary
 
 
-def test_equal_images_are_in_one_part(tmp_path) -> None:
-    folder = write(tmp_path / "mine", 20)
-    for path in list(folder.glob("*/*.png")):
-        path.with_name(f"copy-{path.name}").write_bytes(path.read_bytes())
-    task = image_folder(str(folder), patch=4)
-    part_of = {task.name_of(row): split for split, rows in task.splits.items() for row in rows.tolist()}
-    assert all(part_of[name] == part_of[name.replace("/", "/copy-")] for name in part_of if "copy" not in name)
-
-
 def test_equal_images_that_train_do_not_choose_the_weights(tmp_path) -> None:
     for part, count in (("train", 20), ("test", 6)):
         write(tmp_path / "mine" / part, count)
@@ -116,11 +107,11 @@ def test_equal_images_that_train_do_not_choose_the_weights(tmp_path) -> None:
     assert not train & valid
 
 
-def test_train_evaluate_predict_and_export(tmp_path, capsys) -> None:
+def test_a_run_predicts_and_keeps_its_parts(tmp_path, capsys) -> None:
     folder = write(tmp_path / "mine", 40)
     run = tmp_path / "run"
     options = ("--task.folder", str(folder), "--task.size", "0", "--task.patch", "4", "--model.width", "16")
-    assert main(["train", "own-images", *options, "--train.steps", "30", "--run", str(run)]) == 0
+    assert main(["train", "own-images", *options, "--train.steps", "3", "--run", str(run)]) == 0
     first = training.load_run(run).task
     write(tmp_path / "more", 44)
     (tmp_path / "more" / "red" / "42.png").rename(folder / "red" / "new.png")
@@ -144,6 +135,13 @@ def test_train_evaluate_predict_and_export(tmp_path, capsys) -> None:
     Image.fromarray(np.zeros((9, 9, 3), dtype=np.uint8)).save(big)
     with pytest.raises(DataError, match="9 x 9 pixels, expected 8 x 8"):
         trained.predict([str(big)])
+
+
+@pytest.mark.compiled
+def test_it_is_exported(tmp_path) -> None:
+    options = ("--task.folder", str(write(tmp_path / "mine")), "--task.patch", "4", "--model.width", "16")
+    run = tmp_path / "run"
+    assert main(["train", "own-images", *options, "--task.size", "0", "--train.steps", "1", "--run", str(run)]) == 0
     exported = deployment.export_run(run, "pt2", tmp_path / "model.pt2")
     assert exported.inputs["colours"][1:] == [8, 8, 3]
 

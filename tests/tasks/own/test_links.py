@@ -49,8 +49,8 @@ def test_nodes_of_which_nothing_is_known_have_the_degrees_of_the_links_that_trai
 
 def test_a_recipe_of_links_trains_on_it(tmp_path, capsys) -> None:
     folder, run = write(tmp_path / "mine"), tmp_path / "run"
-    options = ["--task", "link-folder", "--task.folder", folder, "--train.steps", "2"]
-    assert main(["train", "cora-vgae", *options, "--run", str(run)]) == 0
+    options = ["--task.folder", folder, "--train.steps", "2"]
+    assert main(["train", "own-links", *options, "--run", str(run)]) == 0
     assert "kind (a category of 2)" in capsys.readouterr().out
     assert main(["predict", str(run), "p3,p4", "--json"]) == 0
     pair = json.loads(capsys.readouterr().out.splitlines()[-1])
