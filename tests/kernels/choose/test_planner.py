@@ -68,7 +68,7 @@ def test_a_plan_prints_candidates_times_and_refusals():
     assert lines[1].startswith("→ segment") and " ms" in lines[1]
     assert {line.split()[0] for line in lines[2:]} == set(BACKENDS) - {"segment"}
     assert any("refuses" in line and "no soft cap" in line for line in lines)
-    assert next(line for line in lines if "reference" in line).endswith("ms  runs only by name")
+    assert next(line for line in lines if "reference" in line).endswith("  runs only by name")
 
 
 def test_predictions_are_ordered_and_computed_without_tensors():

@@ -1,5 +1,6 @@
 """`edgewise plan`: what the planner would choose for a graph and a score, or for every call of a layer, and why."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -81,7 +82,8 @@ def plan(
 
 
 def _candidates(table: Plan) -> list[dict[str, Any]]:
-    return [{"backend": c.backend, "seconds": c.seconds, "refusal": c.refusal} for c in table.candidates]
+    known = {c.backend: None if c.seconds is None or math.isinf(c.seconds) else c.seconds for c in table.candidates}
+    return [{"backend": c.backend, "seconds": known[c.backend], "refusal": c.refusal} for c in table.candidates]
 
 
 def build(pattern: str, options: Sequence[str]) -> Graph:

@@ -17,7 +17,8 @@ from edgewise.kernels.choose.machines import Machine, speeds
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One backend: its predicted seconds, or why it refuses; by_name = the planner leaves the call to others."""
+    """One backend: its predicted seconds, or why it refuses; by_name = the planner leaves the call to others, and need
+    not know how long it takes."""
 
     backend: str
     seconds: float | None
@@ -49,8 +50,9 @@ class Plan:
             if candidate.seconds is None:
                 rows.append(f"{mark} {candidate.backend:<{width}}  {'refuses':>12}  {candidate.refusal}")
             else:
+                time = "" if math.isinf(candidate.seconds) else f"{candidate.seconds * 1e3:.3f} ms"
                 note = "  runs only by name" if candidate.by_name else ""
-                rows.append(f"{mark} {candidate.backend:<{width}}  {candidate.seconds * 1e3:>9.3f} ms{note}")
+                rows.append(f"{mark} {candidate.backend:<{width}}  {time:>12}{note}")
         return "\n".join(rows)
 
 
@@ -98,7 +100,7 @@ def _seconds(backend: Backend, call: Call, machine: Machine) -> float:
         return machine.seconds(backend.cost(call))
     device = call.graph.device
     absent = backend.need is not None and not backend.need.present()
-    if absent or is_traced() or any(x.is_meta for x in call.tensors()):
+    if absent or not backend.is_chosen_on(device.type) or is_traced() or any(x.is_meta for x in call.tensors()):
         return math.inf
     cuda = device.type == "cuda"
     with torch.no_grad(), torch.random.fork_rng([device] if cuda else []):

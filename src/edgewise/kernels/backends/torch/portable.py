@@ -11,7 +11,6 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import Graph
 from edgewise.kernels.backend import ANY, EVERYTHING, Backend
-from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.kinds import CAUSAL
 from edgewise.kernels.messages import Filter, Message
@@ -34,7 +33,6 @@ BACKEND = Backend(
     name="portable",
     summary="Standard operators of PyTorch, as files for other programs have them",
     takes=EVERYTHING,
-    cost=segment.cost,
     run=run,
     devices=(),
     by_name=ANY,

@@ -8,25 +8,10 @@ from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
-from edgewise.kernels.backend import ANY, EVERYTHING, Backend, Cost
-from edgewise.kernels.call import Aggregate, Attend, Call, Collect
+from edgewise.kernels.backend import ANY, EVERYTHING, Backend
+from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.scores import Kernel
-
-
-def cost(call: Call) -> Cost:
-    """Every receiver meets every sender, or every edge, in several passes over a dense tensor; all of it assumed."""
-    graph = call.graph
-    if isinstance(call, Attend):
-        per_sender = max(call.q.shape[-1] if call.q is not None else 1, 6) * call.v[..., 0].numel()
-        pairs = graph.num_receivers * per_sender
-        return Cost(flops=2 * pairs, bytes=12 * pairs, launches=40)
-    if isinstance(call, Collect) and isinstance(call.message, Message):
-        width = call.message.channels
-    else:
-        width = (call.x if isinstance(call, Aggregate) else call.m_ij).shape[-1]
-    numbers = graph.num_receivers * graph.num_edges * width
-    return Cost(flops=numbers, bytes=12 * numbers, launches=20)
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:
@@ -46,7 +31,6 @@ BACKEND = Backend(
     name="reference",
     summary="The equation, dense, in any dtype: what every test compares with",
     takes=EVERYTHING,
-    cost=cost,
     run=run,
     devices=(),
     by_name=ANY,
