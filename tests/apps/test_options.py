@@ -6,7 +6,7 @@ import pytest
 from edgewise.apps import recipes
 from edgewise.apps.options import assignments, configure, overridden, show_options
 from edgewise.apps.recipes import Recipe, parse
-from edgewise.configuration import Choice, OneOf, options_of
+from edgewise.configuration import Choice, options_of
 from edgewise.errors import ConfigError
 from edgewise.tasks import PatternChoice
 from edgewise.training import RunConfig
@@ -23,10 +23,6 @@ def test_the_command_line_overrides_the_recipe_which_overrides_the_defaults() ->
     assert config.train.batch == RunConfig(config.task, config.model).train.batch
     assert config.optimizer == RunConfig(config.task, config.model, optimizer=Choice("sgd")).optimizer
     assert config.recipe == "mine"
-
-
-def test_the_last_of_two_values_counts() -> None:
-    assert configure(MINE, [("train.steps", "9"), ("train.steps", "10")]).train.steps == 10
 
 
 @pytest.mark.parametrize("option", ["model", "model.name"])
@@ -69,10 +65,7 @@ def test_a_name_comes_before_its_options_in_whatever_order_they_are_given() -> N
             "model.layer 'gcn' takes no option 'heads'; it takes none",
         ),
         ([("model.layer.haeds", "4")], "takes no option 'haeds'; did you mean 'heads'? it takes heads, output_heads"),
-        ([("model.layer", "gta")], "model.layer 'gta' is unknown; did you mean 'gat'"),
         ([("model.layer.heads", "0")], "model.layer.heads must be at least 1, not 0"),
-        ([("train.steps.more", "4")], "train.steps must be an integer"),
-        ([("optimizer.learning_rate.more", "4")], "optimizer.learning_rate must be a number"),
     ],
 )
 def test_what_no_choice_reads_is_refused(overrides: list[tuple[str, str]], message: str) -> None:
@@ -110,24 +103,17 @@ def test_pattern_options_are_the_patterns_own() -> None:
     assert graph.build(5).num_edges == 14
 
 
-@pytest.mark.parametrize("name", recipes.names())
-def test_each_packaged_recipe_is_valid_and_round_trips(name: str) -> None:
-    config = configure(recipes.read(name))
-    written = config.to_plain()
-    assert RunConfig.from_plain(written) == config
-    del written["recipe"]
-    assert configure(Recipe(name, "", (), written)) == config
+def test_each_packaged_recipe_is_valid_says_nothing_in_vain_and_round_trips() -> None:
+    for name in recipes.names():
+        config = configure(recipes.read(name))
+        assert list(config.idle()) == [], name
+        written = config.to_plain()
+        assert RunConfig.from_plain(written) == config
+        del written["recipe"]
+        assert configure(Recipe(name, "", (), written)) == config
 
 
-@pytest.mark.parametrize("missing", ["task", "model"])
-def test_a_recipe_must_name_its_task_and_its_model(missing: str) -> None:
-    text = {"task": "task: karate", "model": "model: gnn"}
-    del text[missing]
-    with pytest.raises(ConfigError, match=f"names no {missing}"):
-        configure(parse("mine", "\n".join(text.values())))
-
-
-@pytest.mark.parametrize("task", ["", "task:", "task: mine", "task: {loops: true}", "task: 3", "task: [karate]"])
+@pytest.mark.parametrize("task", ["", "task: mine", "task: [karate]"])
 def test_a_recipe_without_a_task_that_there_is_takes_that_of_the_command_line(task: str) -> None:
     recipe = parse("mine", f"{task}\nmodel: gnn")
     assert configure(recipe, [("task", "karate")]).task.name == "karate"
@@ -172,11 +158,6 @@ def test_every_option_of_every_choice_is_described() -> None:
     """Patterns say theirs in an equation, in which the names are the source's."""
     silent = [path for path, option in every_option() if not option.description and not path.startswith(".graph=")]
     assert silent == []
-
-
-def test_every_table_has_names_without_options_or_with_all_of_theirs() -> None:
-    tables = [option.table for _, option in every_option() if option.table is not None]
-    assert all(isinstance(table, OneOf) and len(table.table) > 1 for table in tables)
 
 
 def test_assignments_are_pairs() -> None:

@@ -33,6 +33,7 @@ def test_importing_edgewise_imports_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.processes
 def test_computing_imports_no_optional_package() -> None:
     optional = {"triton", "jsonargparse", "matplotlib", "networkx", "torch_geometric", "numba", "e3nn", "rdkit", "ase"}
     code = f"""
@@ -86,6 +87,7 @@ train(RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}), train=TrainSe
 """
 
 
+@pytest.mark.processes
 def test_it_runs_from_its_sources_without_a_build_and_without_what_is_optional(tmp_path: Path) -> None:
     places = [str(Path(edgewise.__file__).parents[1]), str(Path(__file__).parents[2])]
     command = [sys.executable, "-c", FROM_THE_SOURCES, str(tmp_path / "run")]

@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import pytest
 import yaml
 
 import edgewise
@@ -10,11 +9,11 @@ from edgewise.apps.systems import SYSTEMS
 SOURCE = Path(edgewise.__file__).parent
 
 
-@pytest.mark.parametrize("row", SYSTEMS, ids=lambda row: f"{row.id}-{row.name}")
-def test_each_row_names_a_file_and_a_recipe_that_exist(row) -> None:
-    assert (SOURCE / row.file).is_file()
-    assert row.recipe in recipes.names()
-    assert row.id in recipes.read(row.recipe).system
+def test_each_row_names_a_file_and_a_recipe_that_exist() -> None:
+    for row in SYSTEMS:
+        assert (SOURCE / row.file).is_file(), row
+        assert row.recipe in recipes.names(), row
+        assert row.id in recipes.read(row.recipe).system, row
 
 
 def test_each_recipe_names_only_systems_that_are_listed() -> None:

@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import AverageSettings, Choice, RunConfig, finished, load_run, read_config, resume, train
+from edgewise.training import AverageSettings, Choice, RunConfig, finished, read_config, resume, train
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from training.tiny import Tiny, configured, losses, records, same_run, tiny, trained, weights
@@ -28,12 +28,6 @@ def test_training_learns_and_tells_what_it_reached(tmp_path):
     assert sorted(path.name for path in result.run.iterdir()) == ["checkpoints", "config.yaml", "metrics.jsonl"]
     assert read_config(result.run) == configured(steps=200)
     assert finished(result.run) == result
-
-
-def test_a_folder_may_be_named_by_a_string(tmp_path):
-    result = train(configured(), f"{tmp_path}/run", progress=False)
-    assert resume(f"{tmp_path}/run", progress=False) == result
-    assert load_run(f"{tmp_path}/run").config == configured()
 
 
 def test_the_records_hold_every_number(tmp_path):
@@ -76,6 +70,7 @@ def test_newtons_method_is_refused_where_it_has_no_second_derivatives(tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.compiled
 def test_training_may_be_compiled(tmp_path, monkeypatch):
     compiled = []
 
@@ -137,8 +132,7 @@ def test_a_models_own_loss_is_added_to_the_tasks(accumulate):
     torch.testing.assert_close(own_moves["second.weight"], plain["second.weight"])
 
 
-@pytest.mark.parametrize(("double", "tolerance"), [(False, 1e-6), (True, 1e-12)], ids=["float32", "float64"])
-@pytest.mark.parametrize("accumulate", [2, 3, 7, 16, 40])
+@pytest.mark.parametrize(("double", "tolerance", "accumulate"), [(False, 1e-6, 3), (True, 1e-12, 7), (True, 1e-12, 40)])
 def test_micro_batches_add_up_to_their_batch(double, tolerance, accumulate):
     model = {"dropout": 0.0, "double": double}
     config = configured({"double": double}, model, PLAIN)
@@ -174,8 +168,8 @@ def test_a_whole_graph_is_cut_and_moved_once():
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_mixed_precision_computes_in_halves_and_keeps_whole_weights(tmp_path, precision):
-    run = trained(tmp_path / "half", configured(precision=precision, steps=100))
-    whole = trained(tmp_path / "whole", configured(steps=100))
+    run = trained(tmp_path / "half", configured(precision=precision, steps=40))
+    whole = trained(tmp_path / "whole", configured())
     assert all(weight.dtype == torch.float32 for weight in weights(run).values())
     assert losses(run) != losses(whole)
     assert losses(run)[:3] == pytest.approx(losses(whole)[:3], rel=0.03)

@@ -1,21 +1,15 @@
 """Settings: defaults that are valid, a round trip through YAML, and every wrong value refused by its name."""
 
-from dataclasses import fields, is_dataclass, replace
-
 import pytest
 import yaml
 from torch import nn
 
-from edgewise.apps import recipes
-from edgewise.apps.options import configure
 from edgewise.apps.recipes import SECTIONS
 from edgewise.configuration import options_of
 from edgewise.errors import CheckpointError, ConfigError
-from edgewise.models import MODELS
 from edgewise.tasks import PatternChoice, planted
 from edgewise.training import (
     OPTIMIZERS,
-    SCHEDULES,
     AverageSettings,
     CheckpointSettings,
     Choice,
@@ -53,35 +47,8 @@ def test_a_configuration_survives_yaml(make):
     assert yaml.safe_load(config.to_yaml()) == {"layout": 5, **config.to_plain()}
 
 
-def test_the_full_configuration_leaves_no_default(tmp_path):
-    for part in (
-        FULL.train,
-        FULL.train.average,
-        FULL.train.checkpoints,
-        FULL.train.log,
-        FULL.evaluation,
-        FULL.machine,
-        FULL.start,
-    ):
-        default = type(part)()
-        chosen = [entry.name for entry in fields(part) if entry.name not in ("hub", "extend")]  # a run excludes both
-        assert all(getattr(part, name) != getattr(default, name) for name in chosen)
-    for choice, table in ((FULL.optimizer, OPTIMIZERS), (FULL.schedule, SCHEDULES)):
-        default = table[choice.name]()
-        assert all(value != getattr(default, name) for name, value in choice.options.items())
-    path = tmp_path / "config.yaml"
-    path.write_text(FULL.to_yaml())
-    assert RunConfig.read(path) == FULL
-
-
 def test_the_sections_of_a_recipe_are_those_of_a_configuration():
     assert set(SECTIONS) == options_of(RunConfig).keys() - {"recipe"}
-
-
-def test_no_settings_have_more_than_ten_options():
-    sections = [option.hint for option in options_of(RunConfig).values() if is_dataclass(option.hint)]
-    entries = [settings for settings, _ in MODELS.values()] + [*OPTIMIZERS.values(), *SCHEDULES.values()]
-    assert max(len(options_of(kind)) for kind in [RunConfig, *sections, *entries]) <= 10
 
 
 def test_every_default_is_written_out():
@@ -113,55 +80,32 @@ def test_a_run_folder_of_another_layout_is_refused_in_one_line_that_says_what_to
 
 WRONG = [
     ("optimizer.learning_rate", 0),
-    ("optimizer.learning_rate", -0.1),
     ("optimizer.learning_rate", "fast"),
     ("optimizer.learning_rate", float("nan")),
-    ("optimizer.learning_rate", float("inf")),
     ("optimizer.weight_decay", -1),
-    ("optimizer.weight_decay", "nan"),
     ("optimizer.betas", [0.9]),
     ("optimizer.betas", [0.9, 1.0]),
-    ("optimizer.betas", [-0.1, 0.9]),
-    ("optimizer.betas", 0.9),
     ("optimizer.epsilon", 0.0),
     ("optimizer.decay_matrices_only", "maybe"),
     ("optimizer.decay_prefix", 1),
     ("schedule.warmup", -1),
-    ("schedule.warmup", 0.5),
-    ("schedule.minimum", -0.1),
     ("schedule.minimum", 1.5),
     ("train.steps", 0),
-    ("train.steps", -5),
-    ("train.steps", 10.0),
-    ("train.steps", "many"),
     ("train.steps", True),
     ("train.steps", 2**70),
-    ("train.batch", 0),
-    ("train.accumulate", 0),
-    ("train.clip", -1.0),
     ("train.clip", float("inf")),
     ("train.checkpoints.every", 0),
-    ("train.checkpoints.keep", 0),
     ("train.average.start", -1),
-    ("train.average.every", 0),
-    ("train.log.every", 0),
     ("train.seed", -1),
-    ("train.seed", "zero"),
     ("train.log.tensorboard", "yes"),
-    ("evaluation.every", 0),
     ("evaluation.batch", -1),
-    ("evaluation.patience", -1),
     ("evaluation.choose_by", "luck"),
-    ("machine.precision", "float8"),
     ("machine.precision", None),
     ("machine.deterministic", 1),
-    ("machine.device", "gpu"),
     ("machine.device", "cuda:"),
     ("machine.threads", -2),
     ("start.rank", -1),
-    ("start.alpha", -0.5),
     ("model.attention.chunk", 0),
-    ("model.attention.chunk", "some"),
     ("model.width", None),
 ]
 
@@ -181,11 +125,8 @@ def test_a_wrong_value_is_refused_by_its_name(option, value):
     ("name", "option", "value"),
     [
         ("momentum", "momentum", 1.0),
-        ("rmsprop", "smoothing", -0.5),
         ("sgld", "temperature", -1),
-        ("sgld", "examples", 0),
         ("cyclical-sgld", "explore", 1.0),
-        ("cyclical-sgld", "cycle", 0),
         ("constant-sgd", "burn_in", 1),
     ],
 )
@@ -201,22 +142,14 @@ def test_a_wrong_option_of_an_optimiser_is_refused_by_its_name(name, option, val
     [
         ({"trian": {}}, "the configuration takes no option 'trian'; did you mean 'train'"),
         ({"train": {"step": 3}}, "train takes no option 'step'; did you mean 'steps'"),
-        ({"train": None}, "train must hold options by name, not None"),
         ({"task": {"context": 8}}, "task.name is missing"),
         ({"task": {"name": "text", "context": {"b": 1}}}, "task.context must be an integer"),
-        ({"task": ["text"]}, "task must be a name with options, not a list"),
-        ({"task": "txt"}, "task 'txt' is unknown; did you mean 'text'"),
-        ({"graph": {"name": "windwo"}}, "graph 'windwo' is unknown; did you mean 'window'"),
         ({"graph": {"name": "window", "radios": 1}}, "graph 'window' takes no option 'radios'; did you mean 'radius'"),
         ({"graph": {"name": "window", "radius": 1, "n": 4}}, "graph 'window' takes no option 'n'"),
         ({"graph": "window"}, "graph.radius is missing"),
-        ({"optimizer": "adamm"}, "optimizer 'adamm' is unknown; did you mean 'adam'"),
         ({"optimizer": 3}, "optimizer must be a name with options, not 3"),
         ({"optimizer": {"name": "sgd", "betas": [0.9, 0.9]}}, "optimizer 'sgd' takes no option 'betas'"),
-        ({"schedule": "cosin"}, "schedule 'cosin' is unknown; did you mean 'cosine'"),
-        ({"schedule": {"name": "constant", "minimum": 0.1}}, "takes no option 'minimum'; it takes warmup"),
         ({"model": {"name": "gnn", "layer": {"name": "gcn", "heads": 2}}}, "model.layer 'gcn' takes no option 'heads'"),
-        ({"model": {"name": "gnn", "heads": 2}}, "model 'gnn' takes no option 'heads'"),
         ({"recipe": 5}, "recipe must be text, not 5"),
     ],
 )
@@ -224,24 +157,6 @@ def test_a_wrong_section_is_refused_by_its_name(change, message):
     with pytest.raises(ConfigError) as caught:
         RunConfig.from_plain(FULL.to_plain() | change)
     assert message in str(caught.value)
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(ConfigError) as caught:
-        configured(optimizer=Choice("lion"))
-    assert all(name in str(caught.value) for name in OPTIMIZERS)
-
-
-@pytest.mark.parametrize("content", [None, [], "text", 3])
-def test_a_configuration_is_a_mapping(content):
-    with pytest.raises(ConfigError, match="the configuration must hold options by name"):
-        RunConfig.from_plain(content)
-
-
-def test_a_part_can_be_replaced_and_is_checked_again():
-    assert replace(FULL.train, seed=3).seed == 3
-    with pytest.raises(ConfigError, match=r"train\.seed"):
-        replace(FULL.train, seed=-3)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +182,6 @@ def test_an_option_without_effect_is_said(change, sentence):
 
 
 def test_options_that_have_an_effect_are_not_said():
-    for recipe in recipes.names():
-        assert list(configure(recipes.read(recipe)).idle()) == []
     assert list(configured(steps=10, average=AverageSettings(10, every=3)).idle()) == []
     last = configured(steps=25, evaluate_every=8, patience=2, schedule=Choice("linear", {"warmup": 24}))
     assert list(last.idle()) == []

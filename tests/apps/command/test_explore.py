@@ -25,7 +25,7 @@ def test_without_a_run_the_page_shows_the_model_that_comes_with_edgewise(capsys)
     assert data_of(Path("explorer.html"))["examples"][0]["graphs"][0]["title"] == "friendship"
 
 
-@pytest.mark.parametrize("name", ["karate", "digits", "text"])
+@pytest.mark.parametrize("name", ["text"])
 def test_a_runs_page_has_its_weights_and_lies_in_its_folder(own: Runs, name: str, capsys) -> None:
     run = own(name)
     assert main(["explore", str(run)]) == 0

@@ -20,7 +20,7 @@ def script(file: Path) -> str:
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, env={}).stdout
 
 
-@pytest.mark.parametrize("to", ["onnx", "pt2"])
+@pytest.mark.parametrize("to", ["onnx"])
 def test_a_run_is_exported_with_its_classes(to: str, trained, capsys, tmp_path: Path) -> None:
     file = tmp_path / f"karate.{to}"
     assert main(["export", str(trained("gnn")), "--to", to, "--out", str(file), "--json"]) == 0
@@ -29,6 +29,7 @@ def test_a_run_is_exported_with_its_classes(to: str, trained, capsys, tmp_path: 
     assert "'classes': [" in script(file)
 
 
+@pytest.mark.compiled
 def test_an_image_is_read_as_pixels(trained, tmp_path: Path) -> None:
     import onnxruntime
 
@@ -44,12 +45,14 @@ def test_an_image_is_read_as_pixels(trained, tmp_path: Path) -> None:
         assert named == pytest.approx(prediction["probabilities"], abs=1e-5)
 
 
+@pytest.mark.compiled
 def test_a_text_model_has_its_vocabulary_and_lies_in_the_run_by_default(own) -> None:
     run = own("text")
     assert main(["export", str(run), "--to", "pt2"]) == 0
     assert "'vocabulary': " in script(run / "model.pt2")
 
 
+@pytest.mark.compiled
 def test_a_text_models_decoding_step_comes_with_a_script_that_continues_a_text(own, tmp_path: Path) -> None:
     run, file = own("text"), tmp_path / "step.onnx"
     assert main(["export", str(run), "--cache", "--out", str(file)]) == 0

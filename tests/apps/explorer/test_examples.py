@@ -107,27 +107,10 @@ def test_texts_with_masks_have_their_own_targets_and_no_other_splits(tmp_path: P
     assert torch.equal(torch.cat([piece.targets for piece in found if piece.targets is not None]), expected)
 
 
-def test_expressions_have_their_values() -> None:
-    small = {"shortest": 4, "longest": 20, "depth": 2, "arguments": 3, "examples": 8}
-    options = [(f"task.{name}", str(value)) for name, value in small.items()]
-    config = configure(recipes.read("listops-full"), [*options, ("model.width", "16"), ("model.depth", "1")])
-    task, model = assemble(config)
-    batch = next(iter(task.batches("valid", 4, config.graph)))
-    found = pieces(model, task, config.graph, None)
-    assert isinstance(batch.graph, Graph)
-    assert [piece.targets.tolist() for piece in found if piece.targets is not None] == batch.target[:, None].tolist()
-    assert [piece.graph.num_receivers for piece in found] == batch.graph.sizes.tolist()
-
-
 def test_several_targets_are_refused(tmp_path: Path) -> None:
     task, model, pattern = own(tmp_path, "age,party")
     with pytest.raises(ConfigError, match=r"several targets \(age, party\): the explorer shows the classes of one"):
         pieces(model, task, pattern, None)
-
-
-def test_a_knowledge_graphs_outputs_are_numbered() -> None:
-    task, _ = assemble(configure(recipes.read("kinship-rgcn"), []))
-    assert outputs_of(task)[:2] == ["output 0", "output 1"]
 
 
 def test_a_neighbourhood_grows_hop_by_hop_and_ends_with_the_component() -> None:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgewise.apps.arguments import Parser
-from edgewise.apps.command.main import main
+from edgewise.apps.command.main import main, parse
+from edgewise.apps.command.options import MOST_TRIALS
 from edgewise.apps.options import configure
 from edgewise.apps.recipes import read
 from edgewise.apps.tuning import study
-from edgewise.apps.tuning.options import MOST, add_options, limits
+from edgewise.apps.tuning.command import limits
 from edgewise.errors import NonFiniteError
 
 pytest.importorskip("optuna", reason="edgewise tune needs it")
@@ -114,11 +114,14 @@ def test_the_page_shows_what_mattered_and_what_did_not_run(monkeypatch):
 
 
 def test_a_search_is_of_fifty_trials_or_an_hour_and_a_time_alone_is_filled_with_trials():
-    given = {"": (50, 3600), "--time=30m": (MOST, 1800), "--trials=7": (7, 3600), "--trials=7 --time=30m": (7, 1800)}
+    given = {
+        "": (50, 3600),
+        "--time=30m": (MOST_TRIALS, 1800),
+        "--trials=7": (7, 3600),
+        "--trials=7 --time=30m": (7, 1800),
+    }
     for words, wanted in given.items():
-        parser = Parser(prog="edgewise tune")
-        add_options(parser)
-        args = parser.parse_args(["karate", *words.split()])
+        args = parse(["tune", "karate", *words.split()])
         assert limits(args.trials, args.time) == wanted
 
 

@@ -33,6 +33,7 @@ def check(runs: list[Path]) -> None:
         assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-00000156", "step-00000160"]
 
 
+@pytest.mark.processes
 def test_four_kills_change_nothing(tmp_path):
     check(killed(tmp_path, 4, "forked"))
 

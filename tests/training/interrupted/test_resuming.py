@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.tasks import TASKS
-from edgewise.training import OPTIMIZERS, AverageSettings, Choice, finished, load_run, resume, train
+from edgewise.training import AverageSettings, Choice, finished, load_run, resume, train
 from edgewise.training.checkpoint import Checkpoint, checkpoints, read_state, write_state
 from training.tiny import Tiny, configured, same_run, trained, weights, without_result
 
@@ -30,7 +30,7 @@ def interrupt(folder, config, step, monkeypatch):
             train(config, folder, progress=False)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adamw", "muon", "cyclical-sgld", "constant-sgd"])
 def test_an_interrupted_run_goes_on_to_the_same_bits(tmp_path, monkeypatch, name):
     optimizer = Choice(name, {"learning_rate": 0.05, "weight_decay": 0.01, "decay_matrices_only": True})
     config = configured(optimizer=optimizer, schedule=Choice("cosine", {"warmup": 5}), clip=0.5, accumulate=2)
@@ -54,7 +54,7 @@ def test_an_average_of_the_weights_goes_on_to_the_same_bits_and_is_what_is_kept(
         assert not torch.equal(weight, last[name])
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 31), (0, 5), (35, 5), (5, 35)])
+@pytest.mark.parametrize(("before", "after"), [(0, 31), (35, 5)])
 def test_an_average_that_is_accepted_later_is_that_of_the_weights_from_its_start(tmp_path, monkeypatch, before, after):
     """It counted the steps of a run without one from the resumption, and weights before that as zeros."""
     options = {"optimizer": Choice("sgd", {"learning_rate": 0.05}), "checkpoint_every": 1, "keep": 40}
@@ -68,7 +68,7 @@ def test_an_average_that_is_accepted_later_is_that_of_the_weights_from_its_start
     assert torch.allclose(mean, torch.stack(passed).mean(0), atol=1e-6)
 
 
-@pytest.mark.parametrize("after", ["momentum", "adagrad", "rmsprop", "adamw", "constant-sgd"])
+@pytest.mark.parametrize("after", ["momentum"])
 def test_an_average_is_left_behind_where_another_optimizer_goes_on_without_one(tmp_path, monkeypatch, after):
     """The optimiser took what was left of the mean for a memory of its own: a KeyError."""
     interrupt(tmp_path / "run", configured(average=AverageSettings(5)), 25, monkeypatch)
@@ -78,8 +78,7 @@ def test_an_average_is_left_behind_where_another_optimizer_goes_on_without_one(t
     assert not [name for name in weights(tmp_path / "run", "optimizer") if name.endswith("/average")]
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-@pytest.mark.parametrize("step", [2, 11, 40])
+@pytest.mark.parametrize(("precision", "step"), [("bfloat16", 11), ("float16", 40)])
 def test_an_interrupted_run_in_halves_goes_on_to_the_same_bits(tmp_path, monkeypatch, precision, step):
     config = configured(precision=precision)
     interrupt(tmp_path / "resumed", config, step, monkeypatch)
@@ -150,9 +149,7 @@ def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkey
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("momentum", "adamw"), ("adam", "rmsprop"), ("adamw", "newton"), ("muon", "sgd")]
-)
+@pytest.mark.parametrize(("before", "after"), [("momentum", "adamw"), ("muon", "sgd")])
 def test_another_optimizer_begins_with_the_weights_where_it_is_accepted(tmp_path, monkeypatch, capsys, before, after):
     options = {"average": AverageSettings(start=5)}
     interrupt(tmp_path / "run", configured(optimizer=Choice(before), **options), 25, monkeypatch)

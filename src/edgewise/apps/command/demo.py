@@ -43,9 +43,9 @@ attention that it learnt is drawn on that graph."""
 EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
 
 
-def demo(folder: str | None) -> dict[str, Any]:
+def demo(run: str | None) -> dict[str, Any]:
     """Train the four runs, print one table and write one page."""
-    place = Path(folder) if folder else next(p for p in _defaults() if not p.exists())
+    place = Path(run) if run else next(p for p in _defaults() if not p.exists())
     if (place / "report.html").exists():
         raise ConfigError(f"{place} already holds a demonstration: name a new folder")
     started = time.perf_counter()
@@ -53,11 +53,11 @@ def demo(folder: str | None) -> dict[str, Any]:
     for part in PARTS:
         print(f"{part.title} ...", flush=True)
         config = configure(recipes.read(part.recipe))
-        run = place / part.recipe.removeprefix("demo-")
-        result = carry_out(run, partial(training.train, config, run, progress=False))
-        made = RunPage(run, load_run(run, device="cpu"), read_metrics(run))
+        own = place / part.recipe.removeprefix("demo-")
+        result = carry_out(own, partial(training.train, config, own, progress=False))
+        made = RunPage(own, load_run(own, device="cpu"), read_metrics(own))
         rows.append(row(part, made, result))
-        link = element("a", "the run's own report", href=f"{run.name}/report.html")
+        link = element("a", "the run's own report", href=f"{own.name}/report.html")
         for section in made.drawn()[:1]:
             body += made.section(part.title, section.make)
         body.append(element("p", "More in ", link, "."))

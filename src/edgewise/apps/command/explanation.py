@@ -21,20 +21,19 @@ NAMED = 5  # of the largest scores, in the summary
 
 def explain(
     run: str,
-    request: str,
+    input: str,
     method: str,
-    *,
-    layer: int | None = None,
-    head: int | None = None,
-    target: str | None = None,
-    out: str | None = None,
-    accept: bool = False,
-    folder: Moved | None = None,
+    layer: int | None,
+    head: int | None,
+    target: str | None,
+    out: str | None,
+    accept: bool,
+    data: Moved,
 ) -> dict[str, Any]:
     """Write the page of an explanation; print where it is, and the largest scores."""
     started = time.perf_counter()
-    loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=folder)
-    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, request)
+    loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=data)
+    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, input)
     explained, shown, what = subject.explained(loaded.model, target)
     explanation = scores(explained, method, layer, head)
     with torch.no_grad():
@@ -44,11 +43,11 @@ def explain(
     drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
     chosen = {"method": method, "layer": layer, "head": head, "target": target}
     options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
-    options += typed_places(folder)
-    path = default_path(Path(run), request, method, target, layer, head) if out is None else Path(out)
+    options += typed_places(data)
+    path = default_path(Path(run), input, method, target, layer, head) if out is None else Path(out)
     names = list(subject.names)
     seconds = time.perf_counter() - started
-    made = (Path(run), request, explanation, what, value, names, drawings, fidelities, options, seconds)
+    made = (Path(run), input, explanation, what, value, names, drawings, fidelities, options, seconds)
     write(Explained(*made), path)
     print(f"{what}: {value:.4g}")
     for part in fidelities:
@@ -57,5 +56,5 @@ def explain(
     best = explanation.nodes.abs().topk(min(NAMED, len(explanation.nodes))).indices.tolist()
     nodes = [{"node": names[j] if names else j, "score": float(explanation.nodes[j])} for j in best]
     margins = {part.of: part.margin for part in fidelities}
-    found = {"run": run, "input": request, "what": what, "value": value, "method": method, "page": str(path)}
+    found = {"run": run, "input": input, "what": what, "value": value, "method": method, "page": str(path)}
     return found | {"nodes": nodes, "fidelity": margins, "seconds": time.perf_counter() - started}

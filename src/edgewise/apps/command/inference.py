@@ -31,11 +31,11 @@ EVALUATION = "evaluation.json"
 SHOWN = 40  # classes that are printed
 
 
-def evaluate(run: str, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
+def evaluate(run: str, accept: bool, data: Moved) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
     the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json, if
     it can be written."""
-    loaded = training.load_run(Path(run), accept=accept, folder=folder)
+    loaded = training.load_run(Path(run), accept=accept, folder=data)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
@@ -83,13 +83,18 @@ def number_of(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def predict(run: str, request: str, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
-    """Print what a run's best weights predict for one input; its drawings are written into the run's figures."""
-    loaded = training.load_run(Path(run), accept=accept, folder=folder)
+def predict(run: str, input: str, out: str | None, column: str | None, accept: bool, data: Moved) -> dict[str, Any]:
+    """Print what a run's best weights predict for one input; its drawings are written into the run's figures. With
+    `out`, write a table for all inputs of a file or a folder instead."""
+    if out is not None:
+        return predict_all(run, input, out, column, accept, data)
+    if column is not None:
+        raise ConfigError("--column is of a file of inputs: give --out for the table of predictions")
+    loaded = training.load_run(Path(run), accept=accept, folder=data)
     try:
-        output = predicting(loaded.task).examine(loaded.model, loaded.pattern, request, device_of(loaded))
+        output = predicting(loaded.task).examine(loaded.model, loaded.pattern, input, device_of(loaded))
     except DataError as error:
-        if is_file_of_inputs(request):
+        if is_file_of_inputs(input):
             raise DataError(*error.args, "for all inputs of a file or of a folder give --out answers.csv") from error
         raise
     prediction = output.values | written(output, Path(run))
@@ -106,23 +111,33 @@ def is_file_of_inputs(request: str) -> bool:
         return False
 
 
-def generate(run: str, sampling: Sampling, accept: bool = False, folder: Moved | None = None) -> dict[str, Any]:
+def generate(
+    run: str,
+    prompt: str,
+    steps: int,
+    temperature: float | None,
+    top_k: int | None,
+    no_cache: bool,
+    count: int,
+    seed: int,
+    accept: bool,
+    data: Moved,
+) -> dict[str, Any]:
     """Print what a run's best weights write: a prompt continued, or new graphs."""
-    loaded = training.load_run(Path(run), accept=accept, folder=folder)
+    loaded = training.load_run(Path(run), accept=accept, folder=data)
     started, task = time.perf_counter(), loaded.task
     if not isinstance(task, Generates):
         raise ConfigError(f"{task.name} generates nothing: only texts, graphs and images are written")
+    sampling = Sampling(prompt, steps, count, temperature, top_k, not no_cache, seed)
     output = task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
     seconds, drawings = time.perf_counter() - started, written(output, Path(run))
     print("\n".join([output.text, *drawings.values()]))
     return {"run": run, "seconds": seconds} | output.values | drawings
 
 
-def predict_all(
-    run: str, file: str, out: str, column: str | None, accept: bool = False, folder: Moved | None = None
-) -> dict[str, Any]:
+def predict_all(run: str, file: str, out: str, column: str | None, accept: bool, data: Moved) -> dict[str, Any]:
     """Write a table of what a run's best weights predict for all inputs of a file, with a progress bar."""
-    trained, started = deployment.load(run, accept=accept, folder=folder), time.perf_counter()
+    trained, started = deployment.load(run, accept=accept, folder=data), time.perf_counter()
     with tqdm(unit=" rows", dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
         rows = deployment.predict_file(trained, file, out, column, done=bar.update, say=say)
     seconds = time.perf_counter() - started
@@ -134,14 +149,14 @@ def export(
     run: str,
     to: str,
     out: str | None,
-    accept: bool = False,
-    cache: bool = False,
-    native: bool = False,
-    radius: float | None = None,
-    folder: Moved | None = None,
+    cache: bool,
+    native: bool,
+    radius: float | None,
+    accept: bool,
+    data: Moved,
 ) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
-    exported = deployment.export_run(run, to, out, accept, cache, native, radius, folder)
+    exported = deployment.export_run(run, to, out, accept, cache, native, radius, data)
     place = Path(out) if out else place_of(run, to)
     inputs = {name: f"[{', '.join(map(str, shape))}]" for name, shape in exported.inputs.items()}
     shown_inputs = ", ".join(f"{name} {shape}" for name, shape in inputs.items())
@@ -156,8 +171,8 @@ def serve(
     port: int,
     timeout: int,
     megabytes: int,
-    accept: bool = False,
-    folder: Moved | None = None,
+    accept: bool,
+    data: Moved,
 ) -> dict[str, Any]:
     """Predict over HTTP until interrupted; print the address first."""
     from edgewise.deployment import serving
@@ -168,7 +183,7 @@ def serve(
         print(f"{run}: predictions at {address} (Ctrl-C stops)", flush=True)
 
     title = folder_name(Path(run)).encode(errors="replace").decode()  # a folder's name may be no text
-    trained = deployment.load(run, accept=accept, folder=folder)
+    trained = deployment.load(run, accept=accept, folder=data)
     rows = serving.serve(trained, title, host, port, limits, ready)
     print(f"stopped after {counted(rows, 'row')}")
     return {"run": run, "rows": rows}

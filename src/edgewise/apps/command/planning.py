@@ -31,14 +31,15 @@ def plan(
     channels: int,
     batch: int,
     dtype: str,
-    device: str = "cpu",
-    *,
-    calibrate: bool = False,
+    device: str,
+    calibrate: bool,
 ) -> dict[str, Any]:
     """Print the planner's table for a score, or one for each call of a layer; first measure the device, to `calibrate`.
 
     Symbols     score = a name of SCORES, layer = one of PLANNED, None where it is the other; both None: Dot
     """
+    if None not in (score, layer):
+        raise ConfigError("--score and --layer exclude one another: a layer has its own scores")
     if device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
     result: dict[str, Any] = {}

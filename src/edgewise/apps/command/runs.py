@@ -27,20 +27,20 @@ from edgewise.training.journal import say
 
 def train(
     recipe: str,
-    overrides: Overrides,
+    sections: Overrides,
     seeds: int,
-    folder: str | None,
-    *,
-    folds: int | None = None,
-    print_config: bool = False,
-    help: bool = False,
+    folds: int | None,
+    run: str | None,
+    print_config: bool,
+    help: bool,
 ) -> dict[str, Any]:
-    """Train a recipe once for each seed, or for each fold of its data."""
+    """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
+    one_of(seeds, folds)
     written = recipes.read(recipe)
     if help:
-        show_options(written, overrides)
+        show_options(written, sections)
         return {"recipe": written.name}
-    config = training.settled(configure(written, overrides))
+    config = training.settled(configure(written, sections))
     if print_config:
         content = {"description": written.description, "system": list(written.system), **config.to_plain()}
         del content["recipe"]
@@ -48,7 +48,7 @@ def train(
         return content
     repeated = repetitions(config, folds or seeds, bool(folds))
     task = rehearse(repeated[-1])
-    results, place, runs = list[Result](), None if folder is None else Path(folder), list[Path]()
+    results, place, runs = list[Result](), None if run is None else Path(run), list[Path]()
     try:
         if first_rank() and task.summary:
             print("\n".join(task.summary), flush=True)
@@ -64,7 +64,7 @@ def train(
         left = repeated[begun:]
         runs[begun:] = [run_folder(one, place, alone=False) for one in left]
         commands = [
-            *remaining(recipe, overrides, left, place, bool(folds)),
+            *remaining(recipe, sections, left, place, bool(folds)),
             ["edgewise", "report", "compare", *map(str, runs)],
         ]
         advice = f"{'then' if stop.args else 'go on with'}: {' && '.join(map(shlex.join, commands))}"
@@ -74,6 +74,12 @@ def train(
             raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
         raise
     return summary(config, results, mean_curve(results, task.maximise) if folds else None)
+
+
+def one_of(seeds: int, folds: int | None) -> None:
+    """Refuse repetitions of both kinds."""
+    if folds and seeds > 1:
+        raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
 
 
 def repetitions(config: RunConfig, count: int, folds: bool) -> list[RunConfig]:
@@ -105,12 +111,11 @@ def remaining(
         yield words
 
 
-def resume(folder: str, accept: bool = False, data: Moved | None = None) -> dict[str, Any]:
+def resume(run: str, accept: bool, data: Moved) -> dict[str, Any]:
     """Go on with a run, or print the result of a finished one; `accept` takes its files as they are, and `data` is
     where its task's data lie now."""
-    run = Path(folder)
     config = training.read_config(run)
-    result = carry_out(run, partial(training.resume, run, accept=accept, folder=data), accept, data)
+    result = carry_out(Path(run), partial(training.resume, run, accept=accept, folder=data), accept, data)
     if first_rank():
         print(sentence(config.train.seed, result))
     return summary(config, [result])

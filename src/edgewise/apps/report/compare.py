@@ -52,14 +52,14 @@ class Group:
     runs: list[Run]
 
 
-def compare(folders: Sequence[str], out: str | None = None) -> dict[str, Any]:
+def compare(runs: Sequence[str], out: str | None = None, what: str = "compare") -> dict[str, Any]:
     """Write the page; print where it is, and the mean of each configuration.
 
     Errors      ConfigError for less than two runs; CheckpointError for a folder that holds none
     Edge cases  a run that is named twice counts once
     """
     named: dict[Path, str] = {}
-    for folder in folders:
+    for folder in runs:
         named.setdefault(Path(folder).resolve(), folder)
     folders = [*named.values()]
     if len(folders) < 2:

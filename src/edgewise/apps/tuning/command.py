@@ -10,7 +10,8 @@ import yaml
 
 from edgewise import training
 from edgewise.apps import recipes
-from edgewise.apps.command.runs import carry_out, rehearse, sentence, summary
+from edgewise.apps.command.options import MOST_TRIALS, TRIALS
+from edgewise.apps.command.runs import carry_out, one_of, rehearse, sentence, summary
 from edgewise.apps.numbers import shown
 from edgewise.apps.options import Overrides, configure
 from edgewise.apps.tuning import space
@@ -25,33 +26,43 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 
+SECONDS = 3600.0  # of a search without --time
+
+
 def tune(
-    recipe: str, overrides: Overrides, searched: Sequence[str], repeats: tuple[int, bool], limits: tuple[int, float],
-    folder: str | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Search a recipe's options; `repeats`: runs of a trial, whether they are folds; `limits`: trials, seconds."""
+    recipe: str,
+    sections: Overrides,
+    search: Sequence[str],
+    seeds: int,
+    folds: int | None,
+    trials: int | None,
+    time: float | None,
+    run: str | None,
+) -> dict[str, Any]:
+    """Search a recipe's options."""
+    one_of(seeds, folds)
     written = recipes.read(recipe)
-    config = configure(written, overrides)
-    dimensions = [space.written(text) for text in searched] or space.usual(config)
-    space.checked(written, overrides, dimensions)
-    search = Search(written, overrides, dimensions, *repeats)
-    decided = search.decided()
-    if searched and decided:
+    config = configure(written, sections)
+    dimensions = [space.written(text) for text in search] or space.usual(config)
+    space.checked(written, sections, dimensions)
+    chosen = Search(written, sections, dimensions, folds or seeds, bool(folds))
+    decided = chosen.decided()
+    if search and decided:
         raise ConfigError(f"{decided[0].option} is searched, but the folder of start.hub decides it: leave out one")
-    task = rehearse(search.repetitions({})[-1])
+    task = rehearse(chosen.repetitions({})[-1])
     if task.summary:
         print("\n".join(task.summary))
-    if not searched:
+    if not search:
         left = [one for one in dimensions if one not in decided]
-        dimensions, left_out = space.possible(left, partial(takes, search, task))
+        dimensions, left_out = space.possible(left, partial(takes, chosen, task))
         for line in [*(f"{one.option}: the folder of start.hub decides it" for one in decided), *left_out]:
             print(f"not searched: {line}")
-        search = replace(search, dimensions=dimensions)
-    study = Study(search, Path(folder or f"runs/{written.name}-tuned"), task)
+        chosen = replace(chosen, dimensions=dimensions)
+    study = Study(chosen, Path(run or f"runs/{written.name}-tuned"), task)
     study.open()
     try:
         print(f"{study.folder}: {', '.join(map(str, dimensions))}")
-        for trial in study.carry_out(*limits):
+        for trial in study.carry_out(*limits(trials, time)):
             print(in_words(study, trial), flush=True)
     except (KeyboardInterrupt, BrokenPipeError) as stop:
         raise type(stop)("the same command goes on") from stop
@@ -60,6 +71,11 @@ def tune(
         return {"trials": len(study.done()), "running": others}
     with held(study.folder / "conclusion.lock"):
         return conclude(study)
+
+
+def limits(trials: int | None, seconds: float | None) -> tuple[int, float]:
+    """The most trials and seconds of a search: where a time is given alone, there are as many trials as it allows."""
+    return trials or (TRIALS if seconds is None else MOST_TRIALS), seconds or SECONDS
 
 
 def takes(search: Search, task: Task, option: str, value: space.Value) -> None:
