@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from edgewise.apps.ending import complained, interrupted, unread
 
@@ -16,6 +17,20 @@ def test_each_problem_is_a_line_whatever_is_in_it(capsys: pytest.CaptureFixture[
 def test_an_interruption_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert interrupted("go on with: edgewise resume r") == 130
     assert capsys.readouterr().err == "edgewise: interrupted; go on with: edgewise resume r\n"
+
+
+def test_of_ranks_the_first_says_what_ends_it_and_the_launcher_reads_it_of_each(tmp_path, monkeypatch, capsys) -> None:
+    file = tmp_path / "error.json"
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "TORCHELASTIC_ERROR_FILE": str(file)}.items():
+        monkeypatch.setenv(name, value)
+    assert complained("line 3: no number", "line 5: no number") == 2
+    assert capsys.readouterr().err == ""
+    failure = ProcessFailure(local_rank=1, pid=1, exitcode=2, error_file=str(file))
+    assert failure.message["extraInfo"]["py_callstack"] == "line 3: no number\nline 5: no number"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(tmp_path / "gone" / "error.json"))
+    assert complained("line 3: no number") == 2
+    assert capsys.readouterr().err == "edgewise: error: line 3: no number\n"
 
 
 def test_what_nobody_reads_is_let_go_and_advice_is_told(

@@ -67,13 +67,6 @@ def test_only_the_newest_are_kept_in_order_of_their_steps(tmp_path):
     assert names(tmp_path) == ["step-100000000", "step-100000001"]
 
 
-def test_a_checkpoint_of_the_same_step_is_replaced(tmp_path):
-    path = save(tmp_path, 7)
-    (path / "state.json").write_text("{}")
-    assert verified(save(tmp_path, 7)).state["step"] == 7
-    assert names(tmp_path) == ["step-00000007"]
-
-
 def damage(path, kind):
     content = bytearray(path.read_bytes())
     if kind == "flip":
@@ -131,10 +124,6 @@ def test_where_none_is_intact_nothing_is_guessed(tmp_path):
     with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact: .*step-00000002 is damaged"):
         newest(tmp_path, told.append)
     assert not told
-
-
-def test_where_there_never_was_one_there_is_none(tmp_path):
-    assert newest(tmp_path / "nothing", print) is None
 
 
 def test_a_pickle_is_never_opened(tmp_path):

@@ -92,13 +92,6 @@ def test_paths_and_patterns_that_are_none_are_named() -> None:
         fit(karate(), GCN(34, 2), graph=lambda n: None, steps=1)
 
 
-def test_models_that_cannot_be_called_or_have_no_numbers_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"fit calls model\(graph, x, \.\.\.\), and Linear\.forward takes \(input"):
-        fit(karate(), nn.Linear(34, 2), steps=1)
-    with pytest.raises(ConfigError, match=r"weights of GCN are on meta"):
-        fit(karate(), GCN(34, 2).to("meta"), steps=1)
-
-
 class Affine(nn.Module):
     """a x + b, on no graph."""
 
@@ -223,13 +216,13 @@ def closed(step: int) -> Callable[[int], Graph]:
         ("causal", "complete", "graph=causal, not complete"),
         ("complete", PatternChoice("window", {"radius": 2}), "graph=complete, not {'name': 'window', 'radius': 2}"),
         (ring(34), ring(34, 2), "graph={'name': \"of one's own\", 'sha256'"),
-        (partial(ring, step=1), partial(ring, step=2), "graph={.*'function': 'ring', 'step': 1, .*, not {.*'step': 2"),
-        (closed(1), closed(2), "graph={.*'sha256'"),
+        (partial(ring, step=1), partial(ring, step=2), "graph={.*'function': 'ring', 'step': 1}, not {.*'step': 2"),
+        (closed(1), closed(2), "their graph, features or targets"),
     ],
 )
 def test_another_graph_is_refused_where_a_run_goes_on(tmp_path: Path, first: Any, other: Any, what: str) -> None:
     result = fit(karate(), GCN(34, 2), tmp_path / "run", graph=first, steps=1)
-    with pytest.raises(ConfigError, match=f"was begun with {what}"):
+    with pytest.raises(EdgewiseError, match=what):
         fit(karate(), GCN(34, 2), tmp_path / "run", graph=other, resume=True, steps=1)
     again = Graph.from_edge_index(first.edge_index(), 34) if first == ring(34) else first
     assert fit(karate(), GCN(34, 2), tmp_path / "run", graph=again, resume=True, steps=1) == result
@@ -352,18 +345,6 @@ def test_a_part_that_is_frozen_in_evaluation_mode_stays_so() -> None:
     model.norm.eval()
     fit(Line(), model, steps=3, evaluation={"every": 1}, average={"start": 1})
     assert model.norm.num_batches_tracked == 0 and model.norm.running_mean == 0
-
-
-def test_a_rehearsal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(rehearse: Callable[[], None], threads: int) -> int:
-        rehearse()
-        rehearse()
-        return 1
-
-    monkeypatch.setattr("edgewise.training.loop.worthwhile", twice)
-    model = Normed()
-    fit(Line(), model, steps=3, machine={"threads": 0})
-    assert model.norm.num_batches_tracked == 3
 
 
 class Worse(Line):

@@ -7,7 +7,6 @@ import re
 import sys
 from contextlib import closing
 from io import StringIO
-from random import Random
 
 import pytest
 
@@ -52,28 +51,6 @@ def test_nothing_is_removed_where_the_file_cannot_be_read_whole(tmp_path):
     with closing(Journal(tmp_path)) as journal, disk.attached(), pytest.raises(CheckpointError, match=what):
         journal.cut(10**6)
     assert (tmp_path / "metrics.jsonl").read_bytes() == content
-
-
-def test_a_line_is_whole_where_a_write_takes_half_of_it(tmp_path):
-    disk = Disk(tmp_path, "short", at=3)
-    with disk.attached(), closing(Journal(tmp_path)) as journal:
-        journal.write({"step": 1, "loss": 0.5})
-        known = journal.known()
-    assert [call.split()[0] for call in disk.calls] == ["create", "fsync", "write", "write", "fsync"]
-    content = b'{"step": 1, "loss": 0.5}\n'
-    assert (tmp_path / "metrics.jsonl").read_bytes() == content
-    assert known == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def test_the_file_survives_a_power_cut_with_what_is_known_of_it(tmp_path):
-    (tmp_path / "run").mkdir()
-    disk = Disk(tmp_path / "run")
-    with disk.attached(), closing(Journal(tmp_path / "run")) as journal:
-        journal.write({"step": 1})
-        journal.known()
-        journal.write({"step": 2})
-    left = disk.power_cut(tmp_path / "left", Random(0), folders=0, files=0)
-    assert (left / "metrics.jsonl").read_bytes() == b'{"step": 1}\n'
 
 
 def test_a_file_that_cannot_be_read_whole_is_not_hashed_and_not_held(tmp_path):
@@ -122,18 +99,6 @@ def test_without_the_extra_tensorboard_is_refused_with_the_command_that_installs
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match=re.escape(installing("tensorboard"))):
         module.summary_writer()
-
-
-def test_away_from_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(capsys, monkeypatch):
-    display = Display(steps=3, done=0, shown=True)
-    for step in (1, 2, 3):
-        display.advance()
-        display.scores(step, f"loss {step}", last=step == 3)
-    display.close()
-    assert capsys.readouterr() == ("", "step 3/3  loss 3\n")
-    monkeypatch.setattr(module, "QUIET", -1.0)
-    display.scores(1, "loss 1", last=False)
-    assert capsys.readouterr().err == "step 1/3  loss 1\n"
 
 
 def test_on_a_terminal_there_is_a_bar(capsys, monkeypatch):

@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import ConfigError, NonFiniteError
 from edgewise.tasks import TASKS
-from edgewise.training import AverageSettings, Choice, RunConfig, finished, read_config, resume, train
+from edgewise.training import Choice, RunConfig, finished, read_config, resume, train
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from training.tiny import Tiny, configured, losses, records, same_run, tiny, trained, weights
@@ -84,11 +84,6 @@ def test_training_may_be_compiled(tmp_path, monkeypatch):
     assert len(compiled) == 1
     first, second = map(weights, runs)
     assert first.keys() == second.keys() and all(torch.allclose(first[name], second[name]) for name in first)
-
-
-def test_evaluation_does_not_disturb_training(tmp_path):
-    often, seldom = (trained(tmp_path / str(k), configured(evaluate_every=k)) for k in (1, 40))
-    assert all(torch.equal(weight, weights(seldom)[name]) for name, weight in weights(often).items())
 
 
 def update(config):
@@ -195,21 +190,6 @@ def test_patience_ends_training_with_a_checkpoint(tmp_path):
     assert [path.name for path in sorted((run / "checkpoints").iterdir())] == ["step-00000010", "step-00000016"]
 
 
-def test_checkpoints_come_when_asked_and_at_the_end(tmp_path):
-    run = trained(tmp_path / "run", configured(steps=25, checkpoint_every=10, keep=9))
-    assert [path.name[-2:] for path in sorted((run / "checkpoints").iterdir())] == ["10", "20", "25"]
-
-
-def test_the_best_evaluation_has_the_highest_metric_then_the_lowest_loss_then_comes_first():
-    trainer = Trainer(configured(), None, CPU)
-    merit = trainer.merit
-    assert merit({"accuracy": 0.9, "loss": 2.0}) > merit({"accuracy": 0.8, "loss": 1.0})
-    assert merit({"accuracy": 0.9, "loss": 1.0}) > merit({"accuracy": 0.9, "loss": 2.0})
-    assert not merit({"accuracy": 0.9, "loss": 1.0}) > merit({"accuracy": 0.9, "loss": 1.0})
-    lowest = Trainer(configured({"metric": "loss"}), None, CPU).merit
-    assert lowest({"accuracy": 0.1, "loss": 1.0}) > lowest({"accuracy": 0.9, "loss": 2.0})
-
-
 @pytest.mark.parametrize("metric", ["accuracy", "loss"])
 def test_the_weights_are_chosen_on_the_validation_split(tmp_path, metric):
     run = trained(tmp_path / "run", configured({"metric": metric}, evaluate_every=3, steps=90))
@@ -269,12 +249,6 @@ def test_a_weight_that_grew_too_large_is_named_and_never_written(tmp_path, every
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_what_cannot_be_written_is_a_named_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write the run folder"):
-        train(configured(), tmp_path / "file" / "run", progress=False)
-
-
 def test_away_from_a_terminal_training_is_quiet(tmp_path, capsys):
     train(configured(), tmp_path / "quiet", progress=False)
     assert capsys.readouterr() == ("", "")
@@ -331,11 +305,6 @@ def test_the_batch_norms_of_an_average_read_batches_as_training_draws_them():
         again, drawn = list(trainer.training_batches()), trainer.make(1)[1]
         assert all(torch.equal(one[1], other[1]) for one, other in zip(read, again, strict=True))
         assert all(torch.equal(one[1], other.x) for one, other in zip(read, drawn, strict=False))
-
-
-def test_a_run_says_which_options_have_no_effect(tmp_path, capsys):
-    train(configured(steps=3, average=AverageSettings(start=4)), tmp_path / "run")
-    assert "train.average.start=4 has no effect: training ends after step 3" in capsys.readouterr().err
 
 
 def test_weights_are_not_chosen_by_a_loss_that_is_no_score(tmp_path, monkeypatch):

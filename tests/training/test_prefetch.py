@@ -9,8 +9,8 @@ from functools import wraps
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
-from edgewise.tasks import TASKS, planted
+from edgewise.errors import DataError
+from edgewise.tasks import TASKS
 from edgewise.training import (
     CheckpointSettings,
     Choice,
@@ -151,24 +151,3 @@ def test_workers_run_on_one_thread_and_leave_the_others_theirs():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_many_threads_draw_what_one_draws():
-    task = planted(nodes=4000, degree=6, classes=4, channels=2, fanouts=(4, 4))
-
-    def draw(step):
-        return task.train_batch(64, torch.Generator().manual_seed(step))
-
-    alone = [draw(step) for step in range(60)]
-    with closing(Prefetch(draw, 59, 8)) as ahead:
-        together = [ahead(step) for step in range(60)]
-    for one, other in zip(alone, together, strict=True):
-        assert torch.equal(one.x, other.x)
-        assert torch.equal(one.graph.nodes, other.graph.nodes)
-        assert all(torch.equal(a, b) for a, b in zip(one.graph.edges, other.graph.edges, strict=True))
-
-
-@pytest.mark.parametrize("workers", [-1, 65])
-def test_impossible_numbers_of_workers_are_refused(workers):
-    with pytest.raises(ConfigError, match=r"task\.workers must be from 0 to 64"):
-        planted(nodes=800, workers=workers)

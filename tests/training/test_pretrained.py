@@ -99,23 +99,6 @@ def test_bert_reads_molecules_by_its_own_tokens_and_its_head_is_drawn(tmp_path):
     assert training.load_run(tmp_path / "run").task.tokenizer.mask == made.token_to_id("[MASK]")
 
 
-def test_bert_classifies_texts_of_a_table_by_its_own_tokens(tmp_path):
-    peer = bert()
-    peer.save_pretrained(tmp_path / "hub")
-    special = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
-    made = write_tokenizer(tmp_path / "hub", ["good", "bad", "very"], special)
-    rows = "".join(f"{'very ' * (n % 7)}{'good' if n % 2 else 'bad'},{n % 2}\n" for n in range(40))
-    (tmp_path / "texts.csv").write_text("text,label\n" + rows)
-    options = {"task__file": tmp_path / "texts.csv", "task__length": 16, "task__vocabulary": 300}
-    config = configured("own-texts", start__hub=tmp_path / "hub", train__steps=2, model__readout="first", **options)
-    result = training.train(config, tmp_path / "run", progress=False)
-    shutil.rmtree(tmp_path / "hub")
-    loaded = training.load_run(result.run)
-    assert (loaded.config.model.options["width"], loaded.config.model.options["readout"]) == (24, "first")
-    x = loaded.task.read("very good", None).x.tolist()
-    assert x == [made.token_to_id("[CLS]"), *made.encode("very good").ids, made.token_to_id("[SEP]")]
-
-
 def test_t5_translates_from_its_own_weights(tmp_path):
     pytest.importorskip("sacrebleu")
     peer = t5(decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)

@@ -116,17 +116,6 @@ class Unreadable(Tiny):
         return 1 / 0
 
 
-def test_an_empty_split_has_no_score():
-    class Nothing(Tiny):
-        name = "nothing"
-
-        def batches(self, split, size, pattern=None):
-            return iter(())
-
-    with pytest.raises(DataError, match="'nothing' has no examples in its valid split"):
-        evaluate(nn.Linear(1, 1), Nothing("none", 0, False, "accuracy"), "valid", 4)
-
-
 def test_predictions_that_are_no_numbers_have_no_scores(run):
     """Of NaN, the likeliest class was the first: an accuracy of a third beside a loss of NaN."""
     task, model = tiny(), load_run(run).model
@@ -134,37 +123,6 @@ def test_predictions_that_are_no_numbers_have_no_scores(run):
     with pytest.raises(NonFiniteError, match=r"^the valid loss is nan$"):
         evaluate(model, task, "valid", 16)
     assert evaluate(model, task, "test", 16)["accuracy"] == pytest.approx(finished(run).test)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RunConfig(Choice("tniy"), Choice("two maps")), "task 'tniy' is unknown; did you mean 'tiny'"),
-        (lambda: configured({"at": "x"}), "task.at must be an integer"),
-        (lambda: configured(device="cuda:99"), "machine.device 'cuda:99' is not on this machine"),
-    ],
-)
-def test_a_run_that_cannot_be_is_refused_before_anything_is_written(tmp_path, make, message):
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
-        train(make(), tmp_path / "run", progress=False)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_not_a_run_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="is not a run folder"):
-        load_run(tmp_path)
-    (tmp_path / "config.yaml").write_text(configured().to_yaml())
-    with pytest.raises(CheckpointError, match=r"no checkpoint yet: `edgewise resume"):
-        load_run(tmp_path)
-    assert finished(tmp_path) is None
-    assert read_metrics(tmp_path) == []
-
-
-def test_a_run_of_another_model_is_refused_by_the_weights_name(run):
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("width: 8", "width: 9"))
-    with pytest.raises(CheckpointError, match=r"made for another model: weight 'first.bias' is \[8\].* and \[9\]"):
-        load_run(run, accept=True)
 
 
 def test_a_cut_last_line_is_left_out_and_a_damaged_one_is_an_error(run):

@@ -93,10 +93,6 @@ def test_work_is_the_products_and_the_bytes(compute, seconds, monkeypatch):
     assert both.operations == products.operations >= 2
 
 
-def test_one_thread_needs_no_rehearsal():
-    assert worthwhile(lambda: pytest.fail("carried out"), 1) == 1
-
-
 SPINS = "import edgewise, torch, os; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"
 
 

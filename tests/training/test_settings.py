@@ -122,44 +122,6 @@ def test_a_wrong_value_is_refused_by_its_name(option, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "value"),
-    [
-        ("momentum", "momentum", 1.0),
-        ("sgld", "temperature", -1),
-        ("cyclical-sgld", "explore", 1.0),
-        ("constant-sgd", "burn_in", 1),
-    ],
-)
-def test_a_wrong_option_of_an_optimiser_is_refused_by_its_name(name, option, value):
-    with pytest.raises(ConfigError, match=rf"optimizer\.{option} must be"):
-        OPTIMIZERS[name](**{option: value})
-    with pytest.raises(ConfigError, match=rf"optimizer\.{option} must be"):
-        configured(optimizer=Choice(name, {option: value}))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"trian": {}}, "the configuration takes no option 'trian'; did you mean 'train'"),
-        ({"train": {"step": 3}}, "train takes no option 'step'; did you mean 'steps'"),
-        ({"task": {"context": 8}}, "task.name is missing"),
-        ({"task": {"name": "text", "context": {"b": 1}}}, "task.context must be an integer"),
-        ({"graph": {"name": "window", "radios": 1}}, "graph 'window' takes no option 'radios'; did you mean 'radius'"),
-        ({"graph": {"name": "window", "radius": 1, "n": 4}}, "graph 'window' takes no option 'n'"),
-        ({"graph": "window"}, "graph.radius is missing"),
-        ({"optimizer": 3}, "optimizer must be a name with options, not 3"),
-        ({"optimizer": {"name": "sgd", "betas": [0.9, 0.9]}}, "optimizer 'sgd' takes no option 'betas'"),
-        ({"model": {"name": "gnn", "layer": {"name": "gcn", "heads": 2}}}, "model.layer 'gcn' takes no option 'heads'"),
-        ({"recipe": 5}, "recipe must be text, not 5"),
-    ],
-)
-def test_a_wrong_section_is_refused_by_its_name(change, message):
-    with pytest.raises(ConfigError) as caught:
-        RunConfig.from_plain(FULL.to_plain() | change)
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("change", "sentence"),
     [
         ({"train": {"steps": 9, "average": {"start": 10}}}, "train.average.start=10 has no effect: training ends"),
@@ -207,10 +169,3 @@ def test_options_without_effect_on_these_processes_and_this_model_are_said(optio
     stacked = nn.Module()
     stacked.blocks = nn.ModuleList([nn.Linear(1, 1)])
     assert list(idle(config, task, stacked, 2)) == []
-
-
-def test_options_of_a_sampled_task_without_fan_outs_are_said():
-    task = planted(nodes=50, classes=2, fanouts=(), workers=2, layerwise=True)
-    assert list(idle(configured(), task, nn.Linear(1, 1), 1)) == [
-        f"task.{name} has no effect without task.fanouts" for name in ("workers", "layerwise")
-    ]

@@ -1,7 +1,11 @@
 """How a command ends: by a code, and by lines on a standard error that may be closed."""
 
+import json
 import os
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
@@ -40,12 +44,13 @@ def unread(*advice: str) -> int:
 
 
 def _speaks(problem: str) -> bool:
-    """Whether this process says what ends it: of several that train together, the first that ends by it."""
-    if os.environ.get("WORLD_SIZE", "1") == "1":
-        return True
-    from edgewise.training.ranks.ending import first_to_end
-
-    return first_to_end(problem)
+    """Whether this process says what ends it: of several that train together the first. `torchrun`, which repeats in
+    its last lines what ended a rank, reads it in a file."""
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        known = {"py_callstack": problem, "timestamp": str(int(time.time()))}
+        with suppress(OSError):
+            Path(file).write_text(json.dumps({"message": {"message": problem, "extraInfo": known}}))
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _tell(*lines: str) -> None:

@@ -19,7 +19,7 @@ from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
-from edgewise.training.integrity import ANEW, CONFIG, check, check_split, given_to, hash_of, hash_of_values
+from edgewise.training.integrity import ANEW, CONFIG, check, check_split, hash_of
 from edgewise.training.loop import Trainer
 from edgewise.training.optimizers.descent import OPTIMIZERS
 from edgewise.training.runs import Result, create, finished, newest_of, refuse_used
@@ -58,18 +58,15 @@ class Given:
 
 def _named(pattern: Pattern) -> Choice:
     """What stands for a pattern in the configuration: its own choice, a hash of its graph, or a function's name, with
-    the numbers and words that `functools.partial` has fixed, and a hash of all else that it has been given."""
+    the numbers and words that `functools.partial` has fixed. A checkpoint has the hash of the graphs that it makes."""
     if pattern is None or isinstance(pattern, PatternChoice):
         return pattern or Choice("given")
     if isinstance(pattern, Given):
         return Choice(OWN, {"sha256": hash_of(pattern.graph)})
     fixed = pattern if isinstance(pattern, partial) else partial(pattern)
     options = {name: value for name, value in fixed.keywords.items() if isinstance(value, int | float | str)}
-    others = {name: value for name, value in fixed.keywords.items() if name not in options}
-    more = [*fixed.args, *others, *others.values(), *given_to(fixed.func)]
-    hashed = {"sha256": hash_of_values(more)} if more else {}
     name = getattr(fixed.func, "__qualname__", type(fixed.func).__name__)
-    return Choice(OWN, {"function": name, **options, **hashed})
+    return Choice(OWN, {"function": name, **options})
 
 
 def fit(

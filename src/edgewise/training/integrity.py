@@ -1,15 +1,12 @@
 """What a checkpoint knows of the files beside it: an altered configuration or a spoilt history is named and refused."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import is_dataclass
 from itertools import islice
 from pathlib import Path
-from types import CellType, FunctionType, MethodType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,7 +22,6 @@ from edgewise.training.seeds import mix
 from edgewise.training.settings import OWN, RunConfig, StartSettings
 
 CONFIG = "config.yaml"
-_EMPTY = CellType()  # a name that a function closes over and that has no value yet
 MOST = 1 << 20  # examples of a split that are compared
 ACCEPT, ANEW = "go on with it as it is by --accept", "train anew in another folder"
 
@@ -69,7 +65,7 @@ def _hash_of_data(task: Task, config: RunConfig) -> str:
     parts = [part for batch in batches for part in (*batch.inputs, batch.target)]
     tensors = (part for part in parts if isinstance(part, Tensor | SparseFeatures))
     graphs = (part for part in parts if isinstance(part, Graph) and not part.is_mapped)
-    return hash_of_values([*tensors, *graphs])
+    return hash_of_parts([*tensors, *graphs])
 
 
 def check_split(
@@ -107,54 +103,19 @@ def hash_of(graph: Graph) -> str:
     return sha256.hexdigest()
 
 
-def given_to(function: Callable[..., Any]) -> list[Any]:
-    """What a function has beside its arguments: what it was bound to, closes over, or takes by default."""
-    if isinstance(function, MethodType):
-        return [function.__self__, *given_to(function.__func__)]
-    if isinstance(function, FunctionType):
-        cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
-        return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    return [getattr(function, field.name) for field in fields(function)] if is_dataclass(function) else []
-
-
-def hash_of_values(values: Iterable[Any]) -> str:
-    """The sha256 of numbers, texts, tensors, arrays, graphs and functions, also within tuples, lists and dataclasses.
-
-    Edge cases  of any other value its type alone counts, since it may change as it is used, as a cache does
-    """
-    sha256, inside = hashlib.sha256(), set[int]()
-
-    def add(value: Any) -> None:
-        sha256.update(f"{type(value).__qualname__} ".encode())
-        if value is None or isinstance(value, int | float | complex | str | bytes):
-            sha256.update(repr(value).encode())
-        elif isinstance(value, Graph):
-            sha256.update(hash_of(value).encode())
-        elif isinstance(value, Tensor):
-            sha256.update(f"{value.dtype} {tuple(value.shape)}".encode())
-            if value.layout is torch.strided:
-                plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-                sha256.update(plain.reshape(-1).view(torch.uint8).numpy().data)
-        elif isinstance(value, np.ndarray):
-            sha256.update(f"{value.dtype} {value.shape}".encode() + (b"" if value.dtype.hasobject else value.tobytes()))
-        elif id(value) not in inside:  # a function may close over itself
-            inside.add(id(value))
-            for part in _parts_of(value):
-                add(part)
-
-    for value in values:
-        add(value)
+def hash_of_parts(parts: Iterable[Tensor | SparseFeatures | Graph]) -> str:
+    """The sha256 of tensors and graphs."""
+    sha256 = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, SparseFeatures):
+            sha256.update(hash_of_parts([part.graph, part.weight]).encode())
+        elif isinstance(part, Graph):
+            sha256.update(hash_of(part).encode())
+        else:
+            sha256.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            plain = part.detach().cpu().resolve_conj().resolve_neg().contiguous()
+            sha256.update(plain.reshape(-1).view(torch.uint8).numpy().data)
     return sha256.hexdigest()
-
-
-def _parts_of(value: Any) -> list[Any]:
-    if isinstance(value, tuple | list):
-        return [len(value), *value]
-    if isinstance(value, SparseFeatures):
-        return [value.graph, value.weight]
-    if isinstance(value, partial):
-        return [value.func, *value.args, *(part for named in value.keywords.items() for part in named)]
-    return [getattr(value, "__qualname__", ""), *given_to(value)] if callable(value) or is_dataclass(value) else []
 
 
 def frozen_of(model: nn.Module, start: StartSettings, whole: bool = False) -> str | None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.tasks import TASKS
 from edgewise.training import AverageSettings, Choice, finished, load_run, resume, train
-from edgewise.training.checkpoint import Checkpoint, checkpoints, read_state, write_state
+from edgewise.training.checkpoint import Checkpoint
 from training.tiny import Tiny, configured, same_run, trained, weights, without_result
 
 
@@ -139,16 +139,6 @@ def test_a_damaged_checkpoint_never_crowds_out_an_intact_one(tmp_path, monkeypat
     assert same_run(tmp_path / "run", trained(tmp_path / "whole", configured(keep=2, checkpoint_every=5)))
 
 
-def test_where_no_checkpoint_is_intact_the_run_is_left_as_it_is(tmp_path, monkeypatch):
-    interrupt(tmp_path / "run", configured(), 25, monkeypatch)
-    for path in (tmp_path / "run" / "checkpoints").glob("*/model.safetensors"):
-        path.write_bytes(b"")
-    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact"):
-        resume(tmp_path / "run", progress=False)
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
-
-
 @pytest.mark.parametrize(("before", "after"), [("momentum", "adamw"), ("muon", "sgd")])
 def test_another_optimizer_begins_with_the_weights_where_it_is_accepted(tmp_path, monkeypatch, capsys, before, after):
     options = {"average": AverageSettings(start=5)}
@@ -158,30 +148,6 @@ def test_another_optimizer_begins_with_the_weights_where_it_is_accepted(tmp_path
     assert f"the optimizer '{after}' begins anew" in capsys.readouterr().err
     memory = Checkpoint(tmp_path / "run" / "checkpoints" / "step-00000040", {}).tensors("optimizer")
     assert memory["first.weight/steps"] == 40
-
-
-def test_a_checkpoint_that_names_no_optimizer_has_the_memory_of_its_configurations(tmp_path, monkeypatch, capsys):
-    """As older ones are; with another configuration they ended in a KeyError."""
-    before, after = configured(optimizer=Choice("momentum")), configured(optimizer=Choice("adamw"))
-    for name in ("same", "other"):
-        interrupt(tmp_path / name, before, 25, monkeypatch)
-        for path in checkpoints(tmp_path / name / "checkpoints"):
-            state = read_state(path)[0]
-            del state["optimizer"]
-            write_state(path, state)
-    resume(tmp_path / "same", progress=False)
-    assert same_run(tmp_path / "same", trained(tmp_path / "whole", before))
-    assert "begins anew" not in capsys.readouterr().err
-    (tmp_path / "other" / "config.yaml").write_text(after.to_yaml())
-    assert resume(tmp_path / "other", progress=False, accept=True).steps == 40
-    assert "the optimizer 'adamw' begins anew: " in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("before", "after"), [("float32", "float16"), ("float16", "float32")])
-def test_another_precision_goes_on_where_it_is_accepted(tmp_path, monkeypatch, before, after):
-    interrupt(tmp_path / "run", configured(precision=before), 25, monkeypatch)
-    (tmp_path / "run" / "config.yaml").write_text(configured(precision=after).to_yaml())
-    assert resume(tmp_path / "run", progress=False, accept=True).steps == 40
 
 
 def test_a_changed_configuration_is_not_resumed(tmp_path, monkeypatch):
@@ -203,11 +169,3 @@ def test_a_run_that_is_cut_short_before_its_first_evaluation_is_evaluated_then(t
     assert result.best_step == 20 and load_run(tmp_path / "cut").task.name == "tiny"
     expected, found = (load_run(tmp_path / name).model.state_dict() for name in ("whole", "cut"))
     assert all(torch.equal(w, found[name]) for name, w in expected.items())
-
-
-def test_a_run_that_ends_where_its_newest_checkpoint_is_records_what_was_accepted(tmp_path, monkeypatch):
-    interrupt(tmp_path / "run", configured(evaluate_every=5, steps=200, checkpoint_every=10), 25, monkeypatch)
-    shorter = configured(evaluate_every=5, steps=20, checkpoint_every=10)
-    (tmp_path / "run" / "config.yaml").write_text(shorter.to_yaml())
-    resume(tmp_path / "run", progress=False, accept=True)
-    assert load_run(tmp_path / "run").task.name == "tiny"

@@ -57,12 +57,6 @@ def test_it_agrees_with_torchs_averaged_model_and_batch_norm_update():
     assert model[1].momentum == 0.1
 
 
-def test_before_the_start_nothing_changes():
-    model, average, passed, _ = trained(start=11, every=1)
-    with average.applied(model):
-        assert all(torch.equal(w, last) for w, last in zip(model.parameters(), passed[-1], strict=True))
-
-
 def test_the_models_own_weights_come_back_after_an_error():
     model, average, passed, _ = trained(start=1, every=1)
     with pytest.raises(RuntimeError), average.applied(model):
@@ -116,12 +110,6 @@ def test_a_resumed_average_goes_on_counting_whatever_the_type_of_weights():
     optimizers[1].step()  # of which the first takes no notice
     assert (second.steps, second.count) == (302, 3)
     assert second.means[weights[0]].dtype is torch.bfloat16
-
-
-def test_a_run_that_was_begun_without_an_average_counts_from_its_step():
-    average = WeightAverage(torch.optim.SGD(network().parameters(), lr=0.1), start=5)
-    average.restore(network(), {}, step=3)
-    assert (average.steps, average.count, average.means) == (3, 0, {})
 
 
 def test_a_step_that_ends_in_an_error_leaves_the_mean():

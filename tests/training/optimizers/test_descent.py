@@ -85,18 +85,6 @@ def test_the_first_steps_follow_the_equations(name, decay):
     torch.testing.assert_close(moved_to, expected(name, decay), rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", DESCENTS)
-def test_where_epsilon_stands_makes_no_difference_to_large_gradients(name):
-    torch.testing.assert_close(moved(named(name)), expected(name, inside_root=True), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", DESCENTS)
-def test_each_optimiser_goes_its_own_way(name):
-    others = [expected(other, decay=0.05) for other in DESCENTS if other != name]
-    mine = moved(named(name, weight_decay=0.05))
-    assert all((mine - other).abs().max() > 1e-3 for other in others)
-
-
 def two_layers() -> nn.Sequential:
     return nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2), nn.Linear(2, 2))
 
@@ -179,22 +167,6 @@ def test_a_memory_of_another_model_is_refused():
         restore_optimizer(optimizer, model, {"0.weight/exp_avg": torch.zeros(3, 2)})
     with pytest.raises(CheckpointError, match="'missing/exp_avg'"):
         restore_optimizer(optimizer, model, {"missing/exp_avg": torch.zeros(2)})
-
-
-def made(name: str, **options: Any) -> Any:
-    return optimizer_for(nn.Linear(2, 2), OPTIMIZERS[name](**options))
-
-
-def test_options_reach_the_optimizer():
-    group = made("muon", betas=(0.6, 0.7), epsilon=1e-3).param_groups[0]
-    assert (group["betas"], group["eps"]) == ((0.6, 0.7), 1e-3)
-    assert made("sgld", temperature=0.25).temperature == 0.25
-    cyclical = made("cyclical-sgld", cycle=8, explore=0.25)
-    assert (cyclical.cycle, cyclical.explore) == (8, 0.25)
-    for name in ("constant-sgd", "diagonal-constant-sgd"):
-        assert made(name, burn_in=7).burn_in == 7
-    for name in ("adagrad", "rmsprop", "adam", "adamw"):
-        assert made(name, epsilon=0.5).param_groups[0]["eps"] == 0.5
 
 
 def test_momentum_begins_with_each_weight_at_its_first_gradient():

@@ -18,19 +18,6 @@ def test_linear_falls_by_the_same_amount_every_step_to_zero():
     assert values[-1] == 0
 
 
-@pytest.mark.parametrize("name", ["linear", "cosine", "polynomial"])
-def test_the_last_step_is_above_the_minimum_as_the_help_says(name):
-    schedule = SCHEDULES[name](minimum=0.1)
-    assert schedule(9, 10) > schedule(10, 10) == pytest.approx(0.1)
-    assert "the last step, T - 1, is just above it" in (Linear.__doc__ or "")
-
-
-def test_linear_is_robertas_after_the_warmup():
-    steps, warmup = 50, 7
-    for t in range(warmup, steps + 1):
-        assert Linear(warmup)(t, steps) == pytest.approx((steps - t) / (steps - warmup), abs=1e-15)
-
-
 def test_cosine_is_nanogpts():
     rate, lowest, warmup, steps = 6e-4, 6e-5, 20, 200
 

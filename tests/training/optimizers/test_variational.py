@@ -101,14 +101,6 @@ def test_the_optimiser_finds_its_rate_while_it_descends(kind):
     assert torch.allclose(w.detach(), before - 2 * slope * rates)
 
 
-def test_the_first_steps_are_sgd():
-    w, slope = nn.Parameter(torch.ones(3)), torch.tensor([1.0, 2.0, 3.0])
-    sgd = ConstantSGD([w], lr=0.1, examples=10, burn_in=5, weight_decay=0.5)
-    w.grad = slope.clone()
-    sgd.step()
-    assert torch.allclose(w.detach(), 1 - 0.1 * (slope + 0.5))
-
-
 @pytest.mark.parametrize("options", [{"lr": 0.0}, {"examples": 0}, {"burn_in": 1}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):

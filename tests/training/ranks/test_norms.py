@@ -35,13 +35,6 @@ def test_one_rank_normalises_as_pytorch_does(momentum):
     torch.testing.assert_close(shared(x), plain.eval()(x))
 
 
-def test_a_norm_without_weights_or_running_statistics_is_shared_too():
-    shared, plain = (nn.BatchNorm1d(2, affine=False, track_running_stats=False) for _ in range(2))
-    share_norms(shared, dist.group.WORLD)
-    x = torch.randn(5, 2)
-    torch.testing.assert_close(shared(x), plain(x))
-
-
 def test_a_single_node_has_no_variance():
     norm = BatchNorm(2)
     share_norms(norm, dist.group.WORLD)

@@ -18,7 +18,7 @@ from edgewise.training import Choice, train
 from edgewise.training.distributed import World
 from edgewise.training.ranks.recomputation import recomputed
 from training.launched import environment
-from training.tiny import configured, same_run, weights
+from training.tiny import configured, weights
 
 
 @pytest.fixture(scope="module")
@@ -124,18 +124,6 @@ def test_blocks_are_as_they_were_once_they_are_no_longer_recomputed():
         assert own.forward is not forward
     assert "forward" not in vars(block)
     assert own.forward is forward
-
-
-@pytest.mark.endurance
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-def test_a_rank_that_is_killed_twenty_times_reaches_the_undisturbed_bits(tmp_path):
-    script = Path(__file__).with_name("killed.py")
-    command = [sys.executable, str(script), str(tmp_path), "20"]
-    done = subprocess.run(command, env=environment(script.parent), capture_output=True, text=True, timeout=580)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) == 20
-    assert same_run(tmp_path / "killed", tmp_path / "whole")
 
 
 @pytest.mark.parametrize(
