@@ -125,9 +125,3 @@ def test_a_label_of_any_text_stays_as_it_is() -> None:
     texts = ["".join(node.itertext()) for node in ElementTree.fromstring(drawn).iter() if node.tag.endswith("}text")]  # noqa: S314
     assert all(texts.count(figures.short(label, figures.NAME_OF_CLASS)) == 2 for label in labels)
     check_svg(drawn.encode())
-
-
-def test_a_label_that_no_xml_can_hold_leaves_the_file_well_formed() -> None:
-    names = ["\x01\x1b", "\x0c"]
-    drawn = figures.svg(figures.confusion(Confusion(np.eye(2, dtype=int), names)), "labels")
-    check_svg(drawn.encode())

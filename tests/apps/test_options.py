@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 
 from edgewise.apps import recipes
-from edgewise.apps.options import assignments, configure, overridden, show_options
+from edgewise.apps.options import assignments, configure, show_options
 from edgewise.apps.recipes import Recipe, parse
 from edgewise.configuration import Choice, options_of
 from edgewise.errors import ConfigError
@@ -30,11 +30,6 @@ def test_another_name_starts_a_choice_from_its_defaults(option: str) -> None:
     config = configure(MINE, [(option, "transformer")])
     assert config.model.name == "transformer"
     assert config.model.options["width"] == 128
-
-
-@pytest.mark.parametrize("option", ["model", "model.name"])
-def test_the_same_name_keeps_the_options_of_the_recipe(option: str) -> None:
-    assert configure(MINE, [(option, "gnn")]).model.options["width"] == 8
 
 
 def layer(*overrides: tuple[str, str]) -> Choice:
@@ -166,12 +161,6 @@ def test_assignments_are_pairs() -> None:
         assignments(["n"], {"n": 1, "radius": 2})
     with pytest.raises(ConfigError, match="'n' is given twice"):
         assignments(["n=1", "n=2"], {})
-
-
-def test_the_recipe_itself_is_not_changed() -> None:
-    sections = {"model": {"name": "gnn", "layer": {"name": "gat", "heads": 2}}}
-    overridden(sections, [("model.layer.heads", "4"), ("train.average.start", "3")])
-    assert sections == {"model": {"name": "gnn", "layer": {"name": "gat", "heads": 2}}}
 
 
 def test_help_lists_every_option_with_its_value(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,10 +19,6 @@ def test_every_public_name_loads_and_is_what_the_type_checker_sees() -> None:
         assert getattr(edgewise, name) is getattr(sys.modules[home], name)
 
 
-def test_dir_lists_the_public_names() -> None:
-    assert {"Graph", "attend", "__version__"} <= set(dir(edgewise))
-
-
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'atend'"):
         edgewise.atend  # noqa: B018

@@ -1,7 +1,5 @@
 from pathlib import Path
 
-import yaml
-
 import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.systems import SYSTEMS
@@ -22,9 +20,3 @@ def test_each_recipe_names_only_systems_that_are_listed() -> None:
         found = recipes.read(name)
         assert set(found.system) <= listed, name
         assert found.description, name
-
-
-def test_recipes_are_plain_yaml_files_beside_the_code() -> None:
-    for name in recipes.names():
-        text = (SOURCE / "recipes" / f"{name}.yaml").read_text(encoding="utf-8")
-        assert isinstance(yaml.safe_load(text), dict)

@@ -350,9 +350,7 @@ class Trainer:
             saved = checkpoint.tensors("optimizer", of_weight)
             memory = {name: tensor for name, tensor in saved.items() if name.rpartition("/")[2] not in NAMES}
             chosen_now = self.config.optimizer.name
-            unaltered = file_hashes(self.run, ())[CONFIG] == state["files"][CONFIG]
-            older = chosen_now if unaltered else "one that it does not name"
-            if (before := state.get("optimizer", older)) != chosen_now:
+            if (before := state.get("optimizer", chosen_now)) != chosen_now:
                 if self.world.first:
                     say(f"the optimizer {chosen_now!r} begins anew: {checkpoint.path} has the memory of {before!r}")
                 memory = {}

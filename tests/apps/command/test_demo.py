@@ -38,15 +38,3 @@ def test_a_demonstration_is_never_overwritten(quick, capsys) -> None:
     assert main(["demo", "--run", "mine"]) == 2
     assert "already holds a demonstration" in capsys.readouterr().err
     assert Path("mine/report.html").read_text(encoding="utf-8") == "precious"
-
-
-def test_the_default_folder_is_the_next_free_one() -> None:
-    Path("runs/demo").mkdir(parents=True)
-    assert next(path for path in demo._defaults() if not path.exists()) == Path("runs/demo-2")
-
-
-def test_all_parts_train_the_same_class_with_one_layer() -> None:
-    for part in demo.PARTS:
-        config = demo.configure(demo.recipes.read(part.recipe))
-        assert config.model.name == "transformer"
-        assert config.model.options["depth"] == 1

@@ -43,11 +43,6 @@ def test_a_model_without_attention_is_refused_and_what_can_be_explored_is_said(
     assert what in error and "transformers and graph transformers with plain q·k attention" in error
 
 
-def test_a_folder_without_a_run_is_refused(capsys) -> None:
-    assert main(["explore", "nowhere"]) == 2
-    assert "nowhere is not a run folder" in capsys.readouterr().err
-
-
 def test_a_place_of_data_without_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
     assert main(["explore", "--task.folder", str(tmp_path), "--out", str(page)]) == 2

@@ -62,8 +62,3 @@ def test_a_text_models_decoding_step_comes_with_a_script_that_continues_a_text(o
         torch.from_numpy(tokens), 16, partial(loaded.task.graph, loaded.pattern), temperature=0.0
     )
     assert json.loads(script(file)) == expected.tolist()
-
-
-def test_what_is_no_run_is_an_error_in_one_line(capsys, tmp_path: Path) -> None:
-    assert main(["export", str(tmp_path)]) == 2
-    assert "is not a run folder" in capsys.readouterr().err

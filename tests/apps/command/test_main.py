@@ -92,26 +92,11 @@ def test_the_help_of_a_recipe_shows_all_of_its_options(capsys) -> None:
     assert "Attention heads of the hidden layers" in told
 
 
-def test_the_version(capsys) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("edgewise 0.")
-
-
 @pytest.mark.parametrize("arguments", [["--json", "list"], ["list", "recipes", "--json"]])
 def test_json_ends_standard_output_with_one_object(arguments: list[str], capsys) -> None:
     assert main(arguments) == 0
     answer = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert "cora-gcn" in {row["recipe"] for row in answer["recipes"]}
-
-
-def test_list_names_systems_with_equation_file_and_recipe(capsys) -> None:
-    assert main(["list"]) == 0
-    told = capsys.readouterr().out
-    line = next(line for line in told.splitlines() if line.strip().startswith("D2"))
-    assert "D̃^−½" in line
-    assert "layers/graph/gcn.py" in line
-    assert line.endswith("cora-gcn")
-    assert "digits-vit-grid" in told
 
 
 @pytest.mark.parametrize("table", ["layers", "models", "patterns", "backends", "tasks"])
@@ -120,13 +105,6 @@ def test_each_table_is_listed_with_a_description(table: str, capsys) -> None:
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])[table]
     assert len(rows) >= 3
     assert all(row["description"] for row in rows)
-
-
-def test_plan_takes_a_pattern_with_a_decimal_option(capsys) -> None:
-    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3", "torus=true"]) == 0
-    assert "Disc(height=9, width=9, radius=2.3, torus=True)" in capsys.readouterr().out
-    assert main(["plan", "disc", "height=9", "width=9", "radius=2.3.1"]) != 0
-    assert "disc.radius must be a number, not '2.3.1'" in capsys.readouterr().err
 
 
 def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:

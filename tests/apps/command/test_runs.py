@@ -73,17 +73,6 @@ def test_resume_after_a_crash_ends_with_the_same_weights(capsys) -> None:
     assert Path("cut/report.html").is_file()
 
 
-def test_an_interruption_says_how_to_go_on(monkeypatch, capsys) -> None:
-    def interrupted(config: object, run: Path) -> None:
-        run.mkdir(parents=True)
-        (run / "config.yaml").touch()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(runs.training, "train", interrupted)
-    assert main(["train", "karate"]) == 130
-    assert "edgewise resume runs/karate-0" in capsys.readouterr().err
-
-
 def test_an_interruption_of_the_report_says_how_to_go_on(monkeypatch, capsys) -> None:
     def interrupted(run: Path, accept: bool, folder: str | None) -> list[str]:
         raise KeyboardInterrupt

@@ -54,12 +54,6 @@ def test_of_a_large_graph_the_nodes_around_one_are_shown(monkeypatch: pytest.Mon
     assert piece.names[0] == "33" and "nearest to node 33" in piece.note
 
 
-def test_a_node_that_is_not_there_is_refused() -> None:
-    loaded = demonstration()
-    with pytest.raises(DataError, match="no node '34' in karate"):
-        pieces(loaded.model, loaded.task, loaded.pattern, "34")
-
-
 def test_a_node_of_one_of_many_examples_is_refused(trained: Runs) -> None:
     loaded = load_run(trained("digits"), device="cpu")
     with pytest.raises(ConfigError, match="--node 3: digits has many examples"):

@@ -96,14 +96,6 @@ def test_a_page_is_named_after_its_input_inside_the_run(request_: str, name: str
     assert path.parent == Path("run") / "explanations" and re.fullmatch(rf"{name}\.html", path.name)
 
 
-def test_pages_of_different_things_have_different_names() -> None:
-    requests = ["很好的电影", "很差的电影", "x" * 60 + " good", "x" * 60 + " bad", "a b", "a-b", "", "input"]
-    paths = [default_path(Path("run"), request, "flow") for request in requests]
-    paths += [default_path(Path("run"), "5", "flow", target) for target in (None, "party:left", "party-left", "数")]
-    paths += [default_path(Path("run"), "5", "flow", layer=layer, head=3) for layer in (None, 0, 1)]
-    assert len(set(paths)) == len(paths)
-
-
 def test_the_list_of_pages_follows(tmp_path: Path) -> None:
     (tmp_path / "explanations").mkdir()
     why = explain(GCN(2, 3), RING, torch.randn(COUNT, 2), (2, 0), "gradient")

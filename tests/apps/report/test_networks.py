@@ -17,10 +17,6 @@ def test_a_layout_gives_every_node_a_finite_place_of_its_own(edges: list[tuple[i
     np.testing.assert_array_equal(places, networks.lay_out(4, receivers, senders))
 
 
-def test_one_node_is_in_the_middle() -> None:
-    np.testing.assert_allclose(networks.lay_out(1, np.array([], int), np.array([], int)), [[0, 0]])
-
-
 def test_every_node_of_small_graphs_has_the_colour_of_its_class() -> None:
     shown = Networks([(complete(4), np.full(4, 1))] * 3, ["a", "", "b"], columns=2)
     figure = networks.networks(shown)
