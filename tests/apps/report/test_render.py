@@ -35,6 +35,7 @@ def test_tables_and_texts_are_escaped(content, tmp_path) -> None:
     assert not any(f"<{word}>" in shown for word in ("x", "1", "prompt", "text", "caption"))
 
 
+@pytest.mark.processes
 def test_matplotlib_is_loaded_only_when_a_figure_is_drawn() -> None:
     code = """
 import sys
