@@ -10,39 +10,12 @@ from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
 from models.hub.peers import bert, spread, transformers
 
 
-def test_bert_gives_the_same_logits_and_hidden_states(tmp_path):
-    peer, tokens = bert(), torch.randint(50, (2, 16))
-    peer.save_pretrained(tmp_path / "masked")
-    model, expected = from_hugging_face(tmp_path / "masked"), peer(tokens, output_hidden_states=True)
-    assert expected.logits.std() > 0.5
-    assert (model(complete(16), tokens) - expected.logits).abs().max() < 1e-5
-    assert (model.hidden(complete(16), tokens) - expected.hidden_states[-1]).abs().max() < 1e-5
-    bare = bert("Model")
-    bare.save_pretrained(tmp_path / "bare")
-    hidden = from_hugging_face(tmp_path / "bare").hidden(complete(9), tokens[:, :9])
-    assert (hidden - bare(tokens[:, :9]).last_hidden_state).abs().max() < 1e-5
-
-
 def test_bert_with_a_head_for_texts_gives_the_same_logits(tmp_path):
     peer, tokens = bert("ForSequenceClassification"), torch.randint(50, (2, 9))
     peer.save_pretrained(tmp_path)
     model = from_hugging_face(tmp_path)
     assert model.settings.readout == "first"
     assert (model(complete(9), tokens)[:, 0] - peer(tokens).logits).abs().max() < 1e-5
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_the_head_for_texts_drops_out_at_its_own_rate(rate, tmp_path):
-    bert("ForSequenceClassification", hidden_dropout_prob=0.1, classifier_dropout=rate).save_pretrained(tmp_path / "in")
-    model = from_hugging_face(tmp_path / "in").train()
-    assert (model.settings.dropout, model.settings.of_head) == (0.1, rate)
-    read = []
-    model.head.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
-    model(complete(9), torch.randint(50, (500, 9)))
-    assert (read[0] == 0).float().mean().item() == pytest.approx(rate, abs=0.02)
-    to_hugging_face(model, tmp_path / "out")
-    peer = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "out")
-    assert peer.dropout.p == rate
 
 
 def test_bert_with_a_next_sentence_head_and_old_names_is_read(tmp_path):

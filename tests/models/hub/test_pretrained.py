@@ -127,11 +127,6 @@ def test_options_of_a_decoder_mean_what_they_mean_to_transformers(kind, options,
     assert (from_hugging_face(folder)(*ours) - expected).abs().max() < 1e-4
 
 
-def test_a_mistral_without_a_window_in_its_configuration_has_that_of_transformers(tmp_path):
-    graph = hugging_face_graph(changed(tmp_path, decoder("Mistral"), {"sliding_window": "left out"}))
-    assert graph(5000).in_degrees().max() == transformers.MistralConfig().sliding_window == 4096
-
-
 def test_a_tied_weight_is_read_under_any_of_its_names(tmp_path):
     def moved(tensors):
         tensors["cls.predictions.decoder.weight"] = tensors.pop("bert.embeddings.word_embeddings.weight")

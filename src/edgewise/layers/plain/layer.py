@@ -42,7 +42,10 @@ class Layer(nn.Module):
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """A method that checks its arguments by their annotations before it runs."""
-    hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+    try:
+        hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+    except NameError:  # of a user's class, whose annotations are text and name what is not in its module
+        return function
     checks = [
         (place, name, parameter.default, check)
         for place, (name, parameter) in enumerate(list(parameters.items())[1:])
