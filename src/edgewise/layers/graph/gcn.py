@@ -9,9 +9,9 @@ from edgewise.configuration import Count, Portion
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, ends
-from edgewise.layers.plain.layer import Example, Layer, small_example
+from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, Wide
-from edgewise.layers.plain.sides import Nodes, Sides, at_receivers, check_nodes, check_sides, weights_like, with_loops
+from edgewise.layers.plain.sides import NodeRows, Nodes, Sides, at_receivers, check_sides, weights_like, with_loops
 
 Channels = Annotated[Tensor, Wide("channels")]
 
@@ -60,7 +60,8 @@ def _normalised(loops: Graph, of_senders: Tensor, dtype: torch.dtype) -> Tensor:
     return (d_i * d_j).squeeze(-1).double().rsqrt().to(dtype)
 
 
-def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
+@checked
+def mixed_orders(graph: Graph, x: NodeRows, steps: int) -> Tensor:
     """What a node reads of all nodes within some steps of a walk: the mean over the numbers of steps.
 
     Equation    1/(K + 1) Σ_{k=0..K} Â^k X
@@ -75,7 +76,6 @@ def mixed_orders(graph: Graph, x: Tensor, steps: int) -> Tensor:
         >>> mixed_orders(pair, torch.tensor([[2.0], [4.0]]), 1).tolist()  # (2 + 3)/2, (4 + 3)/2
         [[2.5], [3.5]]
     """
-    check_nodes(graph, x)
     graph, entries = renormalised(graph, x.dtype)
     total = x
     for _ in range(steps):

@@ -13,13 +13,14 @@ from edgewise.kernels import aggregate
 from edgewise.kernels.operator.layout import widened
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.graph.graph_network import spread
-from edgewise.layers.plain.layer import Example, Layer, small_example
+from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Dense
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import NodeRows, check_nodes
+from edgewise.layers.plain.sides import NodeRows
 
 
-def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
+@checked
+def dirichlet_energy(graph: Graph, x: NodeRows, relative: bool = False) -> Tensor:
     """How much neighbours differ: 0 where the nodes of a component differ by their degrees alone.
 
     Equation    E(X) = tr(Xᵀ (I - Â) X) = ½ Σ_{(i, j)} ‖x_i / √(1 + d_i) - x_j / √(1 + d_j)‖²
@@ -35,7 +36,6 @@ def dirichlet_energy(graph: Graph, x: Tensor, relative: bool = False) -> Tensor:
         >>> dirichlet_energy(pair, torch.tensor([[1.0], [3.0]])).item()  # (1/√2 - 3/√2)²
         2.0
     """
-    check_nodes(graph, x)
     loops, entries = renormalised(graph, x.dtype)
     energy = (x * (x - aggregate(loops, x, entries))).sum((-2, -1))
     if not relative:

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels.call import check_graph
 
 Check = Callable[[Any, Any, str, Any], None]  # check(layer, graph, name, value) raises an error that names the value
+F = TypeVar("F", bound=Callable[..., Any])
 MISSING = inspect.Parameter.empty
 
 
@@ -40,33 +41,34 @@ class Layer(nn.Module):
                 setattr(cls, name, checked(vars(cls)[name]))
 
 
-def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that checks its arguments by their annotations before it runs."""
+def checked(function: F) -> F:
+    """A method or function that checks its arguments by their annotations before it runs."""
     try:
         hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
     except NameError:  # of a user's class, whose annotations are text and name what is not in its module
         return function
     checks = [
         (place, name, parameter.default, check)
-        for place, (name, parameter) in enumerate(list(parameters.items())[1:])
+        for place, (name, parameter) in enumerate(parameters.items())
         for check in _checks(hints.get(name))
     ]
+    own = int("self" in parameters)  # of a method
     reads_graph = hints.get("graph") is Graph
     if not checks and not reads_graph:
         return function
 
     @functools.wraps(function)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        graph = (args[0] if args else kwargs.get("graph", MISSING)) if reads_graph else None
+    def run(*args: Any, **kwargs: Any) -> Any:
+        graph = (args[own] if own < len(args) else kwargs.get("graph", MISSING)) if reads_graph else None
         if reads_graph and graph is not MISSING:
-            check_graph(graph, *args[1:], *kwargs.values())
+            check_graph(graph, *args[own + 1 :], *kwargs.values())
         for place, name, default, check in checks:
             value = args[place] if place < len(args) else kwargs.get(name, default)
             if value is not MISSING:
-                check(self, graph, name, value)
-        return function(self, *args, **kwargs)
+                check(args[0] if own else function, graph, name, value)
+        return function(*args, **kwargs)
 
-    return run
+    return cast(F, run)
 
 
 def _checks(hint: Any) -> Iterator[Check]:

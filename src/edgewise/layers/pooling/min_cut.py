@@ -10,9 +10,9 @@ from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import aggregate
-from edgewise.layers.plain.layer import Example, Layer, small_example
+from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, check_alike
-from edgewise.layers.plain.sides import SparseRows, check_nodes, in_one_batch, weights_like
+from edgewise.layers.plain.sides import NodeRows, SparseRows, in_one_batch, weights_like
 
 
 class ClusterAssignment(Layer):
@@ -61,7 +61,8 @@ class Pooled(NamedTuple):
     orthogonality: Tensor
 
 
-def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = None) -> Pooled:
+@checked
+def min_cut_pool(graph: Graph, x: NodeRows, s: NodeRows, weight: Tensor | None = None) -> Pooled:
     """Pool every graph of a batch to K clusters, and say how good the clusters are.
 
     Equation    X_pool = Sᵀ X,  Â = Sᵀ A S with 0 on its diagonal,  A_pool = D̂^-½ Â D̂^-½
@@ -83,8 +84,6 @@ def min_cut_pool(graph: Graph, x: Tensor, s: Tensor, weight: Tensor | None = Non
         >>> pooled.cut, pooled.orthogonality  # 4 of the 6 ends of edges stay inside; the halves are balanced
         (tensor([-0.6667]), tensor([0.]))
     """
-    check_nodes(graph, s, name="s")
-    check_nodes(graph, x)
     check_alike(x, s)
     x, s = in_one_batch(x, s)
     clusters, width, weight = s.shape[-1], x.shape[-1], weights_like(s, weight)
