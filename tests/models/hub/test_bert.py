@@ -7,14 +7,14 @@ from safetensors import torch as safetensors
 from edgewise import ConfigError, complete
 from edgewise.models import BERT, BERTSettings, Tokens
 from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
-from models.hub.peers import bert, spread, transformers
+from models.hub.peers import bert, roberta, spread, transformers
 
 
-def test_bert_with_a_head_for_texts_gives_the_same_logits(tmp_path):
-    peer, tokens = bert("ForSequenceClassification"), torch.randint(50, (2, 9))
+@pytest.mark.parametrize("kind", [bert, roberta])
+def test_a_head_for_texts_gives_the_same_logits(kind, tmp_path):
+    peer, tokens = kind("ForSequenceClassification"), torch.randint(2, 50, (2, 9))
     peer.save_pretrained(tmp_path)
     model = from_hugging_face(tmp_path)
-    assert model.settings.readout == "first"
     assert (model(complete(9), tokens)[:, 0] - peer(tokens).logits).abs().max() < 1e-5
 
 

@@ -1,4 +1,5 @@
-"""BERT: an encoder of tokens, with a head for masked tokens or for texts."""
+"""BERT: an encoder of tokens, with a head for masked tokens or for texts. RoBERTa: with other heads, whose positions
+are counted from the row of the padding token on."""
 
 from functools import partial
 from typing import Any
@@ -7,6 +8,8 @@ from edgewise.errors import ConfigError
 from edgewise.models.hub import layout
 from edgewise.models.signature import Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
+
+PADDING = 1  # the token that pads, in every RoBERTa; texts here have none
 
 
 def model_from(config: layout.Config, unused: int = 0) -> BERT:
@@ -79,4 +82,34 @@ ARCHITECTURE = layout.Architecture(
     model=model_from,
     config=partial(config_of, kind="Bert"),
     spare=(".position_ids", "cls.", "bert.pooler.", "classifier."),
+)
+
+
+def _roberta(config: layout.Config) -> BERT:
+    layout.refuse(config, hidden_act="gelu")  # that of its head, whatever the others
+    return model_from(config, unused=config["pad_token_id"] + 1)
+
+
+ROBERTA = layout.Architecture(
+    prefix="roberta.",
+    whole=(
+        layout.Part("embed.weight", ("roberta.embeddings.word_embeddings.weight",), copies=("lm_head.decoder.weight",)),
+        *layout.embedded(
+            "positions",
+            "roberta.embeddings.position_embeddings",
+            "roberta.embeddings.token_type_embeddings",
+            padded=True,
+        ),
+        *layout.pair("norm", "roberta.embeddings.LayerNorm"),
+        *layout.pair("readout.dense", "classifier.dense"),
+        *layout.pair("head", "classifier.out_proj"),
+        *layout.pair("masked.dense", "lm_head.dense"),
+        *layout.pair("masked.norm", "lm_head.layer_norm"),
+        layout.Part("masked.bias", ("lm_head.bias",), copies=("lm_head.decoder.bias",)),
+    ),
+    blocks={"depth": encoder_block("roberta")},
+    model=_roberta,
+    config=partial(config_of, kind="Roberta", unused=PADDING + 1),
+    spare=(".position_ids", "lm_head.", "roberta.pooler.", "classifier."),
+    longer=lambda config, length: {"max_position_embeddings": length + config["pad_token_id"] + 1},
 )

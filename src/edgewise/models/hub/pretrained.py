@@ -17,7 +17,7 @@ from torch.nn import functional
 from edgewise.errors import CheckpointError, ConfigError, DataError
 from edgewise.files import check_header, holds, read_json, reading
 from edgewise.kernels.operator.layout import widened
-from edgewise.models.hub import bert, gpt2, llama, roberta, t5, vit
+from edgewise.models.hub import bert, gpt2, llama, t5, vit
 from edgewise.models.hub.layout import Architecture, Config, Part, is_plain, known, refuse
 from edgewise.models.size import outline
 
@@ -35,7 +35,7 @@ ARCHITECTURES = {
     "qwen2": llama.QWEN2,
     "vit": vit.ARCHITECTURE,
     "bert": bert.ARCHITECTURE,
-    "roberta": roberta.ARCHITECTURE,
+    "roberta": bert.ROBERTA,
     "t5": t5.ARCHITECTURE,
 }
 
