@@ -24,9 +24,6 @@ from edgewise.tasks.graphs.prediction import GraphRegression as GraphRegression
 from edgewise.tasks.graphs.prediction import Graphs as Graphs
 from edgewise.tasks.graphs.reconstruction import GraphReconstruction as GraphReconstruction
 from edgewise.tasks.graphs.reconstruction import graph_reconstruction as graph_reconstruction
-from edgewise.tasks.graphs.smiles import SmilesRegression as SmilesRegression
-from edgewise.tasks.graphs.smiles import masked_smiles as masked_smiles
-from edgewise.tasks.graphs.smiles import smiles as smiles
 from edgewise.tasks.graphs.tudataset import tudataset as tudataset
 from edgewise.tasks.images.classification import ImageClassification as ImageClassification
 from edgewise.tasks.images.classification import Images as Images
@@ -95,6 +92,9 @@ from edgewise.tasks.text.language import text as text
 from edgewise.tasks.text.listops import ListOps as ListOps
 from edgewise.tasks.text.listops import listops as listops
 from edgewise.tasks.text.masked import MaskedTokens as MaskedTokens
+from edgewise.tasks.text.smiles import SmilesRegression as SmilesRegression
+from edgewise.tasks.text.smiles import masked_smiles as masked_smiles
+from edgewise.tasks.text.smiles import smiles as smiles
 from edgewise.tasks.text.translation import Translation as Translation
 from edgewise.tasks.text.translation import multi30k as multi30k
 from edgewise.tasks.typed.bibliography import bibliography as bibliography

@@ -4,7 +4,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import masked_smiles, smiles
-from edgewise.tasks.graphs.smiles import ALPHABET, TOKENIZER, canonical, respelt
+from edgewise.tasks.text.smiles import ALPHABET, TOKENIZER, canonical, respelt
 
 pytest.importorskip("rdkit")
 LINES = [f'"m, {carbons}",OC{"C" * carbons},{carbons}.5' for carbons in range(1, 31)]
