@@ -10,43 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise import layers
+from edgewise import layers, models
 from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph, Graph, causal, complete, disc, radius_graph, window
-from edgewise.models import (
-    BART,
-    BERT,
-    GNN,
-    Atoms,
-    BARTSettings,
-    BERTSettings,
-    EncoderDecoder,
-    EncoderDecoderSettings,
-    Features,
-    GNNSettings,
-    GraphTransformer,
-    GraphTransformerSettings,
-    GroupCNN,
-    GroupCNNSettings,
-    MinCutSettings,
-    MovingParticles,
-    Particles,
-    ParticlesSettings,
-    PooledTransformer,
-    PooledTransformerSettings,
-    Potential,
-    PotentialSettings,
-    ScaleCNN,
-    ScaleCNNSettings,
-    Simulator,
-    SimulatorSettings,
-    Swin,
-    SwinSettings,
-    TokenPairs,
-    Tokens,
-    Transformer,
-    TransformerSettings,
-)
 
 Call = tuple[Any, ...]
 
@@ -160,25 +126,27 @@ def moving(number: int) -> Call:
 
 
 def gnn(layer: str | Choice, **options: Any) -> nn.Module:
-    signature = Features(5, 3, edges=options.pop("edges", 0), whole_graph=options.get("readout", "none") != "none")
-    return GNN(GNNSettings(layer, width=8, **options), signature)
+    signature = models.Features(
+        5, 3, edges=options.pop("edges", 0), whole_graph=options.get("readout", "none") != "none"
+    )
+    return models.GNN(models.GNNSettings(layer, width=8, **options), signature)
 
 
 def graph_transformer(attention: str | Choice, encoding: str = "none", edges: int = 0, whole: bool = True) -> nn.Module:
-    settings = GraphTransformerSettings(
+    settings = models.GraphTransformerSettings(
         attention, encoding, width=8, depth=2, heads=2, readout="mean" if whole else "none"
     )
-    return GraphTransformer(settings, Features(5, 3, whole_graph=whole, edges=edges))
+    return models.GraphTransformer(settings, models.Features(5, 3, whole_graph=whole, edges=edges))
 
 
 def transformer(signature: Any, **options: Any) -> nn.Module:
     options = {"width": 8, "depth": 2, "heads": 2} | options
-    return Transformer(TransformerSettings(**options), signature)
+    return models.Transformer(models.TransformerSettings(**options), signature)
 
 
-TOKENS = Tokens(30, 30, length=16)
-IMAGES = Features(5, 10, length=16, whole_graph=True)
-PIXELS = Features(2, 10, length=36, whole_graph=True)
+TOKENS = models.Tokens(30, 30, length=16)
+IMAGES = models.Features(5, 10, length=16, whole_graph=True)
+PIXELS = models.Features(2, 10, length=36, whole_graph=True)
 FAMILIES: dict[str, Family] = {
     **{
         layer: Family(partial(gnn, layer), on_nodes)
@@ -237,30 +205,35 @@ FAMILIES: dict[str, Family] = {
     "graphormer": Family(partial(graph_transformer, "graphormer", "centrality"), partial(on_nodes, make=several)),
     "graphormer, one graph": Family(partial(graph_transformer, "graphormer", whole=False), on_nodes),
     "min-cut": Family(
-        lambda: PooledTransformer(
-            PooledTransformerSettings(width=8, heads=2, pooling=MinCutSettings(3)), Features(5, 2, whole_graph=True)
+        lambda: models.PooledTransformer(
+            models.PooledTransformerSettings(width=8, heads=2, pooling=models.MinCutSettings(3)),
+            models.Features(5, 2, whole_graph=True),
         ),
         partial(on_nodes, make=several),
     ),
     "gpt": Family(partial(transformer, TOKENS), partial(text, pattern=causal)),
     "gpt, rotary": Family(partial(transformer, TOKENS, positions="rotary"), partial(text, pattern=causal)),
     "gpt, alibi": Family(partial(transformer, TOKENS, positions="alibi"), partial(text, pattern=causal)),
-    "bert": Family(lambda: BERT(BERTSettings(width=8, depth=2, heads=2), TOKENS), partial(text, pattern=complete)),
+    "bert": Family(
+        lambda: models.BERT(models.BERTSettings(width=8, depth=2, heads=2), TOKENS), partial(text, pattern=complete)
+    ),
     "bert, texts": Family(
-        lambda: BERT(
-            BERTSettings(width=8, depth=2, heads=2, readout="first"), Tokens(30, 3, length=16, whole_graph=True)
+        lambda: models.BERT(
+            models.BERTSettings(width=8, depth=2, heads=2, readout="first"),
+            models.Tokens(30, 3, length=16, whole_graph=True),
         ),
         texts,
     ),
     "bart": Family(
-        lambda: BART(
-            BARTSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2), Tokens(30, 3, length=16, whole_graph=True)
+        lambda: models.BART(
+            models.BARTSettings(width=8, encoder_depth=1, decoder_depth=1, heads=2),
+            models.Tokens(30, 3, length=16, whole_graph=True),
         ),
         texts,
     ),
     "encoder-decoder": Family(
-        lambda: EncoderDecoder(
-            EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=2, heads=2), TokenPairs(30, 30)
+        lambda: models.EncoderDecoder(
+            models.EncoderDecoderSettings(width=8, encoder_depth=1, decoder_depth=2, heads=2), models.TokenPairs(30, 30)
         ),
         pairs,
     ),
@@ -268,9 +241,9 @@ FAMILIES: dict[str, Family] = {
     "vit, batch norm": Family(
         partial(transformer, IMAGES, readout="max", block=Choice("pre-norm", {"norm": "batch"})), images
     ),
-    "swin": Family(lambda: Swin(SwinSettings(width=8, window=2), IMAGES), images),
-    "group-cnn": Family(lambda: GroupCNN(GroupCNNSettings(widths=(3, 4), halve=(1,)), PIXELS), pixels),
-    "scale-cnn": Family(lambda: ScaleCNN(ScaleCNNSettings(levels=2, widths=(3, 4)), PIXELS), pixels),
+    "swin": Family(lambda: models.Swin(models.SwinSettings(width=8, window=2), IMAGES), images),
+    "group-cnn": Family(lambda: models.GroupCNN(models.GroupCNNSettings(widths=(3, 4), halve=(1,)), PIXELS), pixels),
+    "scale-cnn": Family(lambda: models.ScaleCNN(models.ScaleCNNSettings(levels=2, widths=(3, 4)), PIXELS), pixels),
     "performer": Family(
         partial(transformer, TOKENS, attention="performer", positions="sinusoidal"), partial(text, pattern=causal)
     ),
@@ -288,8 +261,9 @@ FAMILIES: dict[str, Family] = {
     "jumping, max": Family(partial(gnn, "gcn", depth=3, connection="jumping-max"), on_nodes),
     "hopfield": Family(partial(gnn, "gcn", readout="hopfield"), partial(on_nodes, make=several)),
     "egnn": Family(
-        lambda: Particles(
-            ParticlesSettings(Choice("velocity-egnn", {"width": 8, "depth": 2})), MovingParticles(7, 3, space=3)
+        lambda: models.Particles(
+            models.ParticlesSettings(Choice("velocity-egnn", {"width": 8, "depth": 2})),
+            models.MovingParticles(7, 3, space=3),
         ),
         particles,
     ),
@@ -302,30 +276,43 @@ FAMILIES: dict[str, Family] = {
         ("x", "positions"),
     ),
     "schnet": Family(
-        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)), atoms
+        lambda: models.Potential(
+            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
+        ),
+        atoms,
     ),
     "schnet, radius": Family(
-        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)),
+        lambda: models.Potential(
+            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
+        ),
         atoms,
         radius=2.0,
     ),
     "schnet, periodic, radius": Family(
-        lambda: Potential(PotentialSettings(width=8, depth=2, gaussians=6), Atoms(7, 4, space=3, radius=2.0)),
+        lambda: models.Potential(
+            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
+        ),
         crystal,
         radius=2.0,
     ),
     "egnn, radius": Family(lambda: layers.EGNN(4, 8), near, ("x", "positions"), radius=1.5),
     "tfn": Family(
-        lambda: Particles(ParticlesSettings(Choice("tfn", {"width": 4, "depth": 2})), MovingParticles(7, 3, space=3)),
+        lambda: models.Particles(
+            models.ParticlesSettings(Choice("tfn", {"width": 4, "depth": 2})), models.MovingParticles(7, 3, space=3)
+        ),
         particles,
     ),
     "se3": Family(
-        lambda: Particles(
-            ParticlesSettings(Choice("se3-attention", {"width": 4, "depth": 2})), MovingParticles(7, 3, space=3)
+        lambda: models.Particles(
+            models.ParticlesSettings(Choice("se3-attention", {"width": 4, "depth": 2})),
+            models.MovingParticles(7, 3, space=3),
         ),
         particles,
     ),
     "simulator": Family(
-        lambda: Simulator(SimulatorSettings(width=8, depth=2, gaussians=4), MovingParticles(7, 2, space=2)), moving
+        lambda: models.Simulator(
+            models.SimulatorSettings(width=8, depth=2, gaussians=4), models.MovingParticles(7, 2, space=2)
+        ),
+        moving,
     ),
 }

@@ -33,6 +33,7 @@ def test_sums_in_onnx_are_scaled(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, expected["y"], atol=1e-5)
 
 
+@pytest.mark.compiled
 def test_a_model_in_float64_is_computed_in_float64_by_onnxruntime(tmp_path: Path) -> None:
     import onnxruntime
 
@@ -61,6 +62,7 @@ def test_a_model_in_float64_is_computed_in_float64_by_onnxruntime(tmp_path: Path
         np.testing.assert_allclose(y, expected["y"].detach(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.compiled
 def test_neighbours_that_are_equally_near_are_the_models_in_both_formats(tmp_path: Path) -> None:
     import onnxruntime
 

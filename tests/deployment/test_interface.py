@@ -69,10 +69,9 @@ def test_other_numbers_beside_infinities_are_refused() -> None:
         export(_Logarithm(apart=0.1), (Graph.from_edge_index([[0], [1]], num_nodes=2), x), "pt2")
 
 
-@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", [GAT, GatedGCN])
-def test_a_model_in_half_precision_may_round_otherwise(kind: type[nn.Module], seed: int) -> None:
-    torch.manual_seed(seed)
+def test_a_model_in_half_precision_may_round_otherwise(kind: type[nn.Module]) -> None:
+    torch.manual_seed(0)
     layer, graph, inputs = kind.example()
     made = export(layer.half().eval(), (graph, *(8 * t.half() for t in inputs)), "pt2")
     assert made.example[1]["y"].dtype == torch.float16

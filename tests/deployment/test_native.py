@@ -72,6 +72,7 @@ def test_families_on_edges_give_their_numbers_by_native_operators(name: str, tmp
     assert same_numbers(name, tmp_path / "model.pt2")
 
 
+@pytest.mark.compiled
 @torch.inference_mode()
 def test_a_pt2_file_runs_in_inference_mode() -> None:
     graph, x = random_graph(4), torch.randn(30, 192)
@@ -80,6 +81,7 @@ def test_a_pt2_file_runs_in_inference_mode() -> None:
     torch.testing.assert_close(y, Attention()(graph, x), rtol=0, atol=1e-5)
 
 
+@pytest.mark.compiled
 def test_edges_are_sorted_once_for_all_layers() -> None:
     family = FAMILIES["gat"]
     program = export(family.model().eval(), family.call(0), "pt2", native=True).program

@@ -36,8 +36,7 @@ def test_the_lines_of_numpy_give_what_the_library_computes(name: str, number: in
     ("encoding", "inputs"),
     [
         ("laplacian", {"eigenvalues": ["N", 9], "eigenvectors": ["N", 9]}),
-        ("eigenspace", {"eigenvalues": ["N", 9], "eigenvectors": ["N", 9]}),
-        ("cliques", {"cliques": ["N", 6]}),
+        pytest.param("cliques", {"cliques": ["N", 6]}, marks=pytest.mark.compiled),
     ],
 )
 def test_a_file_comes_with_a_script_that_computes_its_inputs_from_the_edges(

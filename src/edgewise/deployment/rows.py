@@ -1,4 +1,4 @@
-"""Predictions for a file of inputs, written as they come: memory of a batch, whatever the file's length."""
+"""Predictions for a file of inputs, written as they come: a batch of inputs in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from edgewise.data.dialect import BEGINNING, encoding_of
 from edgewise.data.table import ENDINGS, find_table, find_tables, is_table, lines_of, pieces
 from edgewise.deployment.trained import Trained
-from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
+from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.files import reading, whole
 from edgewise.tasks.core.abilities import PredictsAll
 
@@ -47,7 +47,7 @@ def predict_file(
                 say(line) = called with what another graph has that the trained one had not
     Errors      DataError for a file or an input that cannot be read: its line or row is named; ConfigError where `out`
                 would take the place of an input
-    Cost        memory of a batch of rows and, of a Parquet file, of one group of its rows
+    Cost        memory of a batch of rows, and of all predictions where they are written as Parquet
     """
     file, out, rows = Path(file), Path(out), 0
     if out.suffix.lower() not in WRITERS:
@@ -247,29 +247,22 @@ def _csv_writer(place: Path) -> Iterator[Callable[[Columns], object]]:
 
 @contextmanager
 def _parquet_writer(place: Path, out: Path) -> Iterator[Callable[[Columns], object]]:
-    try:
-        import pyarrow
-        from pyarrow.parquet import ParquetWriter
-    except ImportError as error:
-        raise EdgewiseError(f"{out}: Parquet is written by pyarrow: {installing('parquet')}") from error
-    writers: list[Any] = []
+    import polars
 
-    def of(name: str, kind: Any) -> Any:
-        """The type of a column; of one that is empty so far that which its name says."""
-        number = name.rpartition(".")[2] in NUMBERS
-        return kind if not pyarrow.types.is_null(kind) else pyarrow.float64() if number else pyarrow.string()
+    parts: list[polars.DataFrame] = []
 
     def write(columns: Columns) -> None:
         with reading(out, "a table: a column has values of two types"):
-            table = pyarrow.table(columns, writers[0].schema if writers else None)
-            if not writers:
-                fields = [(field.name, of(field.name, field.type)) for field in table.schema]
-                table = table.cast(pyarrow.schema(fields))
-                writers.append(ParquetWriter(place, table.schema))
-        writers[0].write_table(table)
+            part = polars.DataFrame(columns)
+            if not parts:  # the type of a column that is empty so far is that which its name says
+                empty = [name for name, kind in part.schema.items() if kind == polars.Null]
+                kinds = {
+                    name: polars.Float64 if name.rpartition(".")[2] in NUMBERS else polars.String for name in empty
+                }
+                parts.append(part.cast(kinds))  # type: ignore[arg-type]
+            else:
+                parts.append(polars.DataFrame(columns, parts[0].schema))
 
-    try:
-        yield write
-    finally:
-        for writer in writers:
-            writer.close()
+    yield write
+    if parts:
+        polars.concat(parts).write_parquet(place)

@@ -12,8 +12,7 @@ from torch import Tensor
 from edgewise.errors import ExplanationError
 from edgewise.explanations.explained import Explained, one_number
 from edgewise.explanations.methods import Explanation
-from edgewise.explanations.reach import around
-from edgewise.explanations.removal import within_reach
+from edgewise.explanations.reach import around, within_reach
 from edgewise.graphs.checks import whole_number
 
 POINTS = 11  # of a curve: after every tenth of what is deleted
@@ -83,19 +82,15 @@ def fidelity(
     scores, explained = explanation.edges if of == "edges" else explanation.nodes, explanation.explained
     if scores is None:
         raise ExplanationError("the model reads no edges: there are none to delete; take the nodes")
-    reach = within_reach(explained)[0 if of == "edges" else 1].nonzero()[:, 0]
-    whole, size = explained.edges, len(scores)
     small = around(explained)
     if small is not None:
-        places = small.edges if of == "edges" else small.nodes
-        back = places.new_full((size,), -1).index_copy(0, places, torch.arange(len(places), device=places.device))
-        reach, size, explained = back[reach], len(places), small.explained
-        scores = scores[places]
-        reach = reach[reach >= 0]
-    graph = explained.edges if small is not None else whole
+        explained, scores = small.explained, scores[small.edges if of == "edges" else small.nodes]
+    reach = within_reach(explained)[0 if of == "edges" else 1].nonzero()[:, 0]
+    graph, size = explained.edges, len(scores)
     degrees = graph.in_degrees() + graph.out_degrees() if graph.is_square else graph.out_degrees()
     ends = degrees[graph.senders] + (degrees[graph.receivers] if graph.is_square else 0)
-    degree = ends if of == "edges" else _per_node(degrees, size)
+    per_node = degrees if len(degrees) == size else degrees.new_zeros(size)  # tokens of sources have none
+    degree = ends if of == "edges" else per_node
     generator = torch.Generator("cpu").manual_seed(0)  # the same orders on all devices
 
     def number(outputs: Tensor) -> Tensor:
@@ -114,11 +109,6 @@ def fidelity(
     )
     by_method = curve(scores[reach].argsort(descending=True, stable=True))
     return Fidelity(of, len(reach), by_method, mean, curve(degree[reach].argsort(descending=True, stable=True)))
-
-
-def _per_node(degrees: Tensor, size: int) -> Tensor:
-    # Tokens of sources and targets: no degrees of all.
-    return degrees if len(degrees) == size else degrees.new_zeros(size)
 
 
 def _curve(explained: Explained, order: Tensor, of: str, size: int, shown: Callable[[Tensor], Tensor]) -> Curve:

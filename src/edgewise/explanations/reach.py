@@ -1,4 +1,4 @@
-"""What can have an influence on a node of a large graph, as a small graph of its own."""
+"""What can have an influence on a node, by how many layers lie between; of a large graph a small one of its own."""
 
 from __future__ import annotations
 
@@ -45,10 +45,7 @@ def around(explained: Explained) -> Near | None:
     own = graph is explained.inputs[0] and graph.is_square and graph.sizes.shape[0] == 1 and graph.rule is None
     if node is None or not own or graph.num_receivers < LEAST or len(x.shape) > 2 or len(explained.inputs) > 3:
         return None
-    near = torch.zeros(graph.num_receivers, dtype=torch.bool, device=graph.device)
-    near[node] = True
-    for _ in range(explained.hops + 1):
-        near = near.index_put((graph.senders[near[graph.receivers]],), near.new_ones(()))
+    near = _steps_back(graph, node, explained.hops + 1)[-1]
     nodes = near.nonzero()[:, 0]
     if 2 * len(nodes) > graph.num_receivers:
         return None
@@ -73,6 +70,40 @@ def around(explained: Explained) -> Near | None:
     except EdgewiseError:
         return None
     return Near(made, nodes, edges, graph) if same(made.value, explained.value) else None
+
+
+def within_reach(explained: Explained) -> tuple[Tensor, Tensor]:
+    """Which edges [E] and nodes [J] can have an influence.
+
+    Edge cases  all, where the output is another without those further away: where a model reads the whole graph
+                otherwise than along its edges (a virtual node, attention among all nodes, a norm over them)
+    """
+    graph, node = explained.edges, explained.node
+    counts = graph.num_edges, explained.num_nodes
+    edges, nodes = (torch.ones(count, dtype=torch.bool, device=graph.device) for count in counts)
+    if node is None or explained.alone or not graph.is_square:
+        return edges, nodes
+    before, near = _steps_back(graph, node, explained.hops)
+    within = before[graph.receivers]
+    return (within, near) if _is_enough(explained, within, near) else (edges, nodes)
+
+
+def _steps_back(graph: Graph, node: int, steps: int) -> tuple[Tensor, Tensor]:
+    """The nodes from which `steps` - 1 edges at most lead to a node, and those from which `steps` do, [N] each."""
+    before = near = torch.arange(graph.num_receivers, device=graph.device) == node
+    for _ in range(steps):
+        before, near = near, near.index_put((graph.senders[near[graph.receivers]],), near.new_ones(()))
+    return before, near
+
+
+@torch.no_grad()
+def _is_enough(explained: Explained, edges: Tensor, nodes: Tensor) -> bool:
+    """Whether the output is the same with the other nodes at the baseline, and without the other edges."""
+    try:
+        without = explained(nodes.float()), explained(None, edges.float(), removing=True)
+    except ExplanationError:  # it is no number without them
+        return False
+    return all(same(float(value), explained.value) for value in without)
 
 
 def same(value: float, whole: float) -> bool:

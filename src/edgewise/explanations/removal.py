@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from edgewise.errors import ExplanationError
 from edgewise.explanations.attention import Scores
 from edgewise.explanations.explained import Explained
-from edgewise.explanations.reach import same
+from edgewise.explanations.reach import within_reach
 
 STEPS, RATE = 60, 0.2  # of the learned masks, with Adam
 SIZE, ENTROPY = 0.5, 0.1  # how much a mask's mean and its mean entropy weigh against the output's whole change
@@ -34,37 +33,6 @@ def _one_by_one(explained: Explained, reach: Tensor, of_edges: bool) -> Tensor:
         scores[number] = explained.value - float(without)
         gate[number] = 1.0
     return scores
-
-
-def within_reach(explained: Explained) -> tuple[Tensor, Tensor]:
-    """Which edges [E] and nodes [J] can have an influence, by how many layers lie between.
-
-    Edge cases  all, where the output is another without those further away: where a model reads the whole graph
-                otherwise than along its edges (a virtual node, attention among all nodes, a norm over them)
-    """
-    graph, node = explained.edges, explained.node
-    edges, nodes = (
-        torch.ones(count, dtype=torch.bool, device=graph.device) for count in (graph.num_edges, explained.num_nodes)
-    )
-    if node is None or explained.alone or not graph.is_square:
-        return edges, nodes
-    near = torch.zeros(graph.num_receivers, dtype=torch.bool, device=graph.device)
-    near[node] = True
-    within = near[graph.receivers]
-    for _ in range(explained.hops):
-        within = near[graph.receivers]
-        near = near.index_put((graph.senders[within],), near.new_ones(()))
-    return (within, near) if _is_enough(explained, within, near) else (edges, nodes)
-
-
-@torch.no_grad()
-def _is_enough(explained: Explained, edges: Tensor, nodes: Tensor) -> bool:
-    """Whether the output is the same with the other nodes at the baseline, and without the other edges."""
-    try:
-        without = explained(nodes.float()), explained(None, edges.float(), removing=True)
-    except ExplanationError:  # it is no number without them
-        return False
-    return all(same(float(value), explained.value) for value in without)
 
 
 def learned(explained: Explained) -> Scores:

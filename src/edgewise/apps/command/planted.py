@@ -16,7 +16,7 @@ from edgewise.apps.command.listing import columns
 from edgewise.configuration import build
 from edgewise.errors import ExplanationError
 from edgewise.explanations import EXPLANATIONS, Explained, fidelity, scores
-from edgewise.explanations.removal import within_reach
+from edgewise.explanations.reach import within_reach
 from edgewise.graphs import Graph, complete
 from edgewise.models import Features, Tokens, model_named
 

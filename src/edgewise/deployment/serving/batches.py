@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import islice
 from typing import Any
 
 from edgewise.deployment.rows import refused
@@ -83,18 +83,14 @@ class Batches:
         return part
 
     def _predicted(self, requests: list[Sequence[str]]) -> list[Predictions | Exception]:
-        """The predictions of each request, or why it has none: where a batch fails, its halves are tried."""
+        """The predictions of each request, or why it has none: where a batch fails, each is tried alone."""
         try:
-            predictions = self.trained.predict([row for rows in requests for row in rows], ROWS)
+            made = iter(self.trained.predict([row for rows in requests for row in rows], ROWS))
+            return [list(islice(made, len(rows))) for rows in requests]
         except BaseException as error:  # a panic of a parser in Rust is no `Exception`
             if len(requests) > 1:
-                half = len(requests) // 2
-                return self._predicted(requests[:half]) + self._predicted(requests[half:])
+                return [one for rows in requests for one in self._predicted([rows])]
             return [self._reason(requests[0], error)]
-        ends = [0]
-        for rows in requests:
-            ends.append(ends[-1] + len(rows))
-        return [predictions[start:end] for start, end in pairwise(ends)]
 
     def _reason(self, rows: Sequence[str], error: BaseException) -> Exception:
         if isinstance(error, EdgewiseError):
