@@ -57,6 +57,8 @@ def same_as_generate(folder: Path, to: str, pattern, model) -> None:
     assert len(different) > 4
 
 
+@pytest.mark.compiled
+@pytest.mark.timeout(600)
 def test_a_decoding_step_continues_texts_as_generate_does(tmp_path: Path) -> None:
     same_as_generate(tmp_path, "onnx", causal, decoder("learned"))
 

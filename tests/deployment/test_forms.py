@@ -7,8 +7,7 @@ import torch
 
 from deployment.families import random_graph, several
 from edgewise import use_backend
-from edgewise.deployment.forms import BY_CONTENT, FORMS
-from edgewise.deployment.graph import TracedGraph
+from edgewise.deployment.graph import BY_CONTENT, FORMS, TracedGraph
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.graphs.make.spectral import hops, random_walk_returns

@@ -14,7 +14,7 @@ from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.deployment import Trained, load
 from edgewise.errors import CheckpointError, ConfigError, DataError
-from edgewise.tasks.core.task import Task
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.training import load_run, train
 
 RUNS = {
@@ -43,7 +43,7 @@ def test_predictions_of_many_rows_are_those_of_single_rows(name: str, runs: Path
     alone = [trained.predict([row])[0] for row in rows]
     two = trained.predict(iter(rows), batch=2)
     loaded = load_run(runs / name)
-    singly = Task.predictions(loaded.task, loaded.model, loaded.pattern, rows, "cpu")
+    singly = Predicts.predictions(loaded.task, loaded.model, loaded.pattern, rows, "cpu")
     singly = [one["nodes"][0] if "nodes" in one else one for one in singly]
     for other in (alone, two, singly):
         for a, b in zip(together, other, strict=True):

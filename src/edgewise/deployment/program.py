@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgewise.deployment import native
-from edgewise.deployment.forms import BY_CONTENT, edges_within
+from edgewise.deployment.graph import BY_CONTENT, edges_within
 from edgewise.deployment.interface import TRACED, Exportable, with_names
 from edgewise.errors import ExportError
 from edgewise.graphs.make.held import chosen_by
