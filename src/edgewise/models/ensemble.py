@@ -1,25 +1,20 @@
 """Several networks in place of one: each learns as if alone, and together they are better than their best."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Choice, Count, OneOf, Settings, chosen
+from edgewise.configuration import Choice, Count, OneOf, Settings
 from edgewise.graphs import Graph
-from edgewise.models.graph.consistency import BUILT, NETWORKS, Consistent, ConsistentSettings
+from edgewise.models.graph.consistency import NETWORKS, Consistent, ConsistentSettings, network_of
 from edgewise.models.graph.network import GraphNetworkModel, GraphNetworkSettings
 from edgewise.models.signature import OfMembers, Signature
 
-MEMBERS: dict[str, Callable[..., Any]] = NETWORKS | {
-    "graph-network": GraphNetworkSettings,
-    "consistent": ConsistentSettings,
-}
-MADE: dict[type[Any], Callable[[Any, Signature], nn.Module]] = BUILT | {
-    GraphNetworkSettings: GraphNetworkModel,
-    ConsistentSettings: Consistent,
+MEMBERS = NETWORKS | {
+    "graph-network": (GraphNetworkSettings, GraphNetworkModel),
+    "consistent": (ConsistentSettings, Consistent),
 }
 
 
@@ -58,9 +53,8 @@ class Ensemble(nn.Module):
 
     def __init__(self, settings: EnsembleSettings, signature: Signature) -> None:
         super().__init__()
-        network = chosen("network", settings.network, MEMBERS)()
         self.settings, self.signature = settings, signature
-        self.members = nn.ModuleList(MADE[type(network)](network, signature) for _ in range(settings.members))
+        self.members = nn.ModuleList(network_of(settings.network, MEMBERS, signature) for _ in range(settings.members))
 
     def forward(self, graph: Graph, *inputs: Any) -> Tensor | OfMembers:
         outputs = tuple(member(graph, *inputs) for member in self.members)

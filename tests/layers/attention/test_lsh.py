@@ -77,25 +77,6 @@ def test_one_bucket_is_full_attention_of_shared_queries_and_keys(pattern, rounds
     assert_parity(layer, parameters, (pattern(12), x), expected, [x, *parameters.values()], 1e-10)
 
 
-def test_rounds_are_weighted_by_their_log_sum_exp():
-    """Appendix A of the paper: o_i = Σ_r exp(z_i^r − z_i) o_i^r."""
-    layer, x = layer_of(rounds=3, chunk=20), leaf(30, 8)
-    q, v = (part.view(30, 2, 4) for part in layer.projection(x).chunk(2, -1))
-    expected = torch.zeros(30, 2, 4, dtype=torch.float64)
-    for h in range(2):
-        labels = layer.grouping(q[:, h])  # [R, N]
-        scores = q[:, h] @ torch.nn.functional.normalize(q[:, h], dim=-1).T / 2
-        alike = (labels[:, :, None] == labels[:, None]) & ~torch.eye(30, dtype=torch.bool)
-        assert alike.any(-1).any(0).all()
-        masked = scores.masked_fill(~alike, -math.inf)  # [R, N, N]
-        z = masked.logsumexp(-1)
-        for r in range(3):
-            some = alike[r].any(-1)
-            weight = (z[r] - z.logsumexp(0)).exp()[some, None]
-            expected[some, h] += weight * (masked[r][some].softmax(-1) @ v[:, h])
-    assert torch.allclose(layer.average(complete(30), *layer._self_ends(complete(30), x)), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize(("graph", "dtype"), [(causal(60), torch.float16), (GRAPHS["edges"], torch.float32)])
 def test_weights_of_rounds_keep_their_digits_however_long_queries_are(graph, dtype):
     """Sums of a round between exp(−700) and exp(700), against float64."""

@@ -31,31 +31,6 @@ def test_schnet_is_pygs_interaction_block():
     assert_parity(layer, weights, (graph, h, x), expected, [h, x, *weights.values()], tolerance=1e-6)
 
 
-def test_schnet_is_equation_2_written_out():
-    graph, h, x = messy_graph(), leaf(7, 5), leaf(7, 3, seed=1)
-    layer = SchNet(5, filters=6, gaussians=4, cutoff=2.0).double()  # some pairs are beyond the cutoff
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter) / 2)
-    eye = torch.eye(7, dtype=torch.float64)
-    r = (((x[:, None] - x[None]) ** 2).sum(-1) + eye).sqrt() * (1 - eye)
-    centres = torch.linspace(0, 2, 4, dtype=torch.float64)
-    gamma = 0.5 / (centres[1] - centres[0]) ** 2
-    one, two = layer.filters
-    ssp = torch.nn.functional.softplus
-    shift = torch.log(torch.tensor(2.0, dtype=torch.float64))
-    z = torch.exp(-gamma * (r[..., None] - centres) ** 2) @ one.weight.T + one.bias
-    W = (ssp(z) - shift) @ two.weight.T + two.bias
-    W = W * (0.5 * (torch.cos(torch.pi * r / 2) + 1) * (r < 2))[..., None]
-    assert 0 < int(((r > 2) & graph.dense_mask()).sum()) < graph.num_edges
-    A = graph.multiplicity().double()[..., None]
-    y = (A * (h @ layer.into.weight.T)[None] * W).sum(1)
-    inner = ssp(y @ layer.first.weight.T + layer.first.bias) - shift
-    expected = h + inner @ layer.second.weight.T + layer.second.bias
-    weights = dict(layer.named_parameters())
-    assert_parity(layer, weights, (graph, h, x), expected, [h, x, *layer.parameters()])
-
-
 @pytest.mark.parametrize(("reflect", "seed"), [(False, 0), (True, 1)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 def test_no_rigid_motion_changes_the_features(reflect, dtype, tolerance, seed):

@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional
 
 from edgewise import Graph
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ShapeError
 from edgewise.layers import RGAT, SparseFeatures
-from layers.relational.typed import EDGES, NODES, RELATIONS, drawn
+from layers.relational.typed import NODES, RELATIONS, drawn
 
 pyg = pytest.importorskip("torch_geometric.nn")
 
@@ -95,19 +95,3 @@ def test_sparse_batched_and_of_two_sides() -> None:
     torch.testing.assert_close(layer(hop, (x[:5], x), own), right[:5])
     with pytest.raises(ShapeError, match="are a pair"):
         layer(Graph.from_edge_index([[0], [3]], 2, 4), x[:2], e[:1])
-
-
-def test_what_does_not_fit_is_said() -> None:
-    layer = RGAT(3, 4, RELATIONS).double()
-    index, kinds, x = drawn()
-    graph = Graph.from_edge_index(index, NODES)
-    with pytest.raises(ShapeError, match=r"this layer has 5 relations: hand over that of each edge"):
-        layer(graph, x)
-    with pytest.raises(ShapeError, match=r"relations of edges are 0 to 4, not 0 to 5"):
-        layer(graph, x, kinds + (kinds == 4))
-    with pytest.raises(ShapeError, match=r"relations of edges are \[70, 5\] of float32; expected \[70\] of int64"):
-        layer(graph, x, torch.zeros(EDGES, RELATIONS))
-    with pytest.raises(ShapeError, match="a row for each of the graph's senders"):
-        layer(graph, x[1:], kinds)
-    with pytest.raises(ConfigError, match=r"bases must be .* at most 2, not 3|relations must be .* at least 1"):
-        RGAT(3, 4, 2, bases=3)

@@ -1,6 +1,6 @@
 """Learning from nodes without labels: passes that drop different parts of the data have to agree on every node."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import layers
-from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Positive, Settings, Share, chosen
+from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Positive, Settings, Share, build, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.models.graph.gnn import GNN, GNNSettings
@@ -72,16 +72,20 @@ class RandomPropagation(nn.Module):
         return self.output(layers.dropout(h, settings.dropout, self.training))
 
 
-NETWORKS: dict[str, Callable[..., Any]] = {
-    "gnn": GNNSettings,
-    "graph-transformer": GraphTransformerSettings,
-    "random-propagation": RandomPropagationSettings,
+NETWORKS: dict[str, tuple[type[Any], type[nn.Module]]] = {
+    "gnn": (GNNSettings, GNN),
+    "graph-transformer": (GraphTransformerSettings, GraphTransformer),
+    "random-propagation": (RandomPropagationSettings, RandomPropagation),
 }
-BUILT: dict[type[Any], Callable[[Any, Signature], nn.Module]] = {
-    GNNSettings: GNN,
-    GraphTransformerSettings: GraphTransformer,
-    RandomPropagationSettings: RandomPropagation,
-}
+
+
+def network_of(
+    choice: Choice | str, table: Mapping[str, tuple[type[Any], type[nn.Module]]], signature: Signature
+) -> nn.Module:
+    """A network of a table of settings and models."""
+    choice = Choice.of(choice)
+    settings, model = chosen("network", choice.name, table)
+    return model(build(settings, choice.options, "network"), signature)
 
 
 @dataclass(frozen=True)
@@ -128,9 +132,8 @@ class Consistent(nn.Module):
         if signature.outputs < 2 or not signature.classes:
             has = "a single output" if signature.outputs < 2 else "outputs that are no classes"
             raise ConfigError(f"passes agree on the probabilities of classes, and this task has {has}")
-        network = chosen("network", settings.network, NETWORKS)()
         self.settings, self.signature = settings, signature
-        self.network = BUILT[type(network)](network, signature)
+        self.network = network_of(settings.network, NETWORKS, signature)
 
     def forward(self, graph: Graph, *inputs: Any) -> Tensor | Penalised:
         if not self.training:
