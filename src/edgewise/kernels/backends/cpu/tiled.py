@@ -4,7 +4,7 @@ No edge is listed. Dropout is hashed from the numbers of receiver and sender.
 
 Cost        time O(E·H·C) with E the pairs inside the tiles, memory O(N·H·C), forward and backward; the same bits at
             any number of threads
-Differs     a sender with a value that is not finite can reach receivers that have no edge from it
+Edge cases  where a number is not finite each receiver is taken alone: 0 times it, of a pair that is no edge, is NaN
 Reference   Dao et al., FlashAttention, 2022
 """
 
@@ -121,12 +121,11 @@ class TilesAttention(Arguments):
 
     differentiable: ClassVar[tuple[str, ...]] = ("q", "k", "v", "bias")
 
-    def empty(self) -> tuple[Tensor, Tensor, Tensor]:
-        """y [B, I, H, D]; the log-sum-exp [B, H, I] in the kernel's own base and order; whether all is finite [1]."""
+    def empty(self) -> tuple[Tensor, Tensor]:
+        """y [B, I, H, D]; and the log-sum-exp [B, H, I] in the kernel's own base and order."""
         batch, receivers, heads, _ = self.q.shape
         y = self.v.new_empty(batch, receivers, heads, self.v.shape[3])
-        lse = self.v.new_empty(batch, heads, receivers, dtype=wide(y.dtype))
-        return y, lse, self.v.new_empty(1, dtype=torch.bool)
+        return y, self.v.new_empty(batch, heads, receivers, dtype=wide(y.dtype))
 
     def check(self) -> None:
         kind = dtype_of("v", self.v)
@@ -166,7 +165,6 @@ class TilesAttentionGradient(TilesAttention):
 
     y: Tensor
     lse: Tensor
-    finite: Tensor
     dy: Tensor
     needed: Sequence[bool]
 
@@ -176,7 +174,6 @@ class TilesAttentionGradient(TilesAttention):
         check_rows("y", self.y, (batch, receivers, heads, values), self.v.dtype)
         check_rows("dy", self.dy, (batch, receivers, heads, values), self.v.dtype, strided=True)
         check_rows("lse", self.lse, (batch, heads, receivers), wide(self.v.dtype))
-        check_rows("finite", self.finite, (1,), torch.bool)
         expect(len(self.needed) == 4, f"needed has {len(self.needed)} values, but must have 4")
 
     def empty(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # type: ignore[override]
@@ -208,12 +205,11 @@ def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
     return call
 
 
-def _attend(own: TilesAttention) -> tuple[Tensor, Tensor, Tensor]:
-    y, lse, finite = results = TilesAttention.empty(own)
+def _attend(own: TilesAttention) -> tuple[Tensor, Tensor]:
+    y, lse = results = TilesAttention.empty(own)
     q, k, v = map(rows_contiguous, (own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.y, call.lse = matrix(y), lse.data_ptr()
-    call.finite = finite.data_ptr()
     library.attend_tiles(DTYPES[v.dtype], call)
     vanished = own.bias is not None and (are_low(lse) | lse.isinf()).any()
     bias = within_reach(own.bias) if own.bias is not None and vanished else own.bias
@@ -227,7 +223,6 @@ def _attend_gradient(own: TilesAttentionGradient) -> tuple[Tensor, Tensor, Tenso
     dy, q, k, v = map(rows_contiguous, (own.dy, own.q, own.k, own.v))
     call = _tiling(own, q, k, v)
     call.dy, call.y, call.lse = matrix(dy), matrix(own.y), own.lse.data_ptr()
-    call.finite = own.finite.data_ptr()
     call.dq, call.dk, call.dv = matrix(dq), matrix(dk), matrix(dv)
     if own.bias is not None and own.needed[3]:
         call.parts, call.dbias = dbias.shape[0], dbias.data_ptr()
@@ -241,7 +236,7 @@ def _counted_once(own: TilesAttentionGradient, bias: Tensor, places: Tensor) -> 
     near = lifted(on_edges := bias.transpose(1, 2), *rows)
     if near is not on_edges:
         own = replace(own, bias=near.transpose(1, 2).contiguous())
-        own.y, own.lse, own.finite = _attend(own)
+        own.y, own.lse = _attend(own)
     times = times_counted(own.lse.transpose(1, 2), near, *rows).to(own.dy.dtype)
     times = times if own.order is None else torch.empty_like(times).index_copy(1, own.order, times)
     return replace(own, bias=within_reach(near).transpose(1, 2).contiguous(), dy=own.dy / times.unsqueeze(-1))

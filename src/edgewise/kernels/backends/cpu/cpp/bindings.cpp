@@ -84,7 +84,7 @@ void bind_kernels(nb::module_& module) {
   });
 
   FIELDS(Tiling, threads, batch, heads, channels, values, scale, dropout, seed, receivers, senders, ranges, starts, stops, order,
-         places, pairs, bias, bias_batch_stride, parts, dbias, q, k, v, y, dy, dq, dk, dv, lse, finite);
+         places, pairs, bias, bias_batch_stride, parts, dbias, q, k, v, y, dy, dq, dk, dv, lse);
   KERNELS(TilesTable, attend_tiles, attend_tiles_gradient)
   module.def("pairs_in_tiles", [](const Tiling& call) { return chosen<TilesTable>().pairs(call); });
 

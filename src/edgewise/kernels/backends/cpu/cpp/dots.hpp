@@ -101,14 +101,18 @@ EDGEWISE_APART void dots_of_heads(int64_t edges, int H, A* out, Operands... oper
   }
 }
 
-// Σ_e w_eh x_eh of B vectors: the n-th is one of head[n], `from[n]` behind the row's start, of which `width[n]` numbers count.
-template <class A, int B, bool Whole>
+// Σ_e w_eh x_eh of B vectors. Where each head has EACH of them, they follow each other, or are those of one head, SHARED by all;
+// else the n-th is one of head[n], `from[n]` behind the row's start, of which `width[n]` numbers count.
+template <class A, int B, int EACH, bool SHARED>
 EDGEWISE_INLINE void sums_of_cells(const EdgeRows<A>& weights, const EdgeRows<A>& rows, int64_t edges, const int* head, const int* from,
                                    const int* width, Vector<A>* total) {
   for (int64_t e = 0; e < edges; ++e) {
     const A *const w = weights(e), *const x = rows(e);
 #pragma GCC unroll 8
-    for (int k = 0; k < B; ++k) total[k] += all(w[head[k]]) * (Whole ? load(x + from[k]) : load_part(x + from[k], width[k]));
+    for (int k = 0; k < B; ++k) {
+      if constexpr (EACH) total[k] += all(w[k / EACH]) * load(x + (SHARED ? k % EACH : k) * lanes<A>);
+      else total[k] += all(w[head[k]]) * load_part(x + from[k], width[k]);
+    }
   }
 }
 
@@ -124,19 +128,13 @@ EDGEWISE_APART void sums_of_some(const EdgeRows<A>& weights, const EdgeRows<A>& 
     constexpr int B = decltype(vectors)::value;
     Vector<A> total[B] = {};
     int head[B], from[B], width[B];
-#pragma GCC unroll 8
-    for (int k = 0; k < B; ++k) {
-      const int at = EACH ? k : done + k, c = at % each * W;
-      head[k] = at / each, from[k] = EACH && SHARED ? c : EACH ? k * W : head[k] * apart + c, width[k] = C - c;
+    for (int k = 0; EACH == 0 && k < B; ++k) {
+      const int c = (done + k) % each * W;
+      head[k] = (done + k) / each, from[k] = head[k] * apart + c, width[k] = C - c;
     }
-    if constexpr (EACH) {
-      const int first = done / EACH;
-      EdgeRows<A> own_weights = weights, own_rows = rows;
-      own_weights.x += first, own_rows.x += first * apart;
-      sums_of_cells<A, B, true>(own_weights, own_rows, edges, head, from, width, total);
-    } else {
-      sums_of_cells<A, B, false>(weights, rows, edges, head, from, width, total);
-    }
+    EdgeRows<A> own_weights = weights, own_rows = rows;
+    if constexpr (EACH) own_weights.x += done / EACH, own_rows.x += done / EACH * apart;
+    sums_of_cells<A, B, EACH, SHARED>(own_weights, own_rows, edges, head, from, width, total);
     for (int k = 0; k < B; ++k, ++done) {
       const int c = done % each * W;
       store_some<A>(out + done / each * out_apart + c, std::min(C - c, W), total[k]);

@@ -136,9 +136,9 @@ EDGEWISE_INLINE Vector<Sum<S>> load_some(const S* p, int count) {
 #endif
 }
 
-template <class A>
-EDGEWISE_INLINE Vector<A> load_part(const A* p, int count) {  // a whole vector where there is one
-  return count >= lanes<A> ? load(p) : load_some(p, count);
+template <class S>
+EDGEWISE_INLINE Vector<Sum<S>> load_part(const S* p, int count) {  // a whole vector where there is one
+  return count >= lanes<Sum<S>> ? load(p) : load_some(p, count);
 }
 
 template <class A>

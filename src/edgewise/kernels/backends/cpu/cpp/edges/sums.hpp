@@ -10,16 +10,6 @@ namespace edgewise::EDGEWISE_ISA {
 // Whether a message is weighted not at all, by one number, or column by column.
 enum class Weights { NONE, ONE, EACH };
 
-// N numbers side by side.
-template <class A, int N>
-struct Few {
-  typedef A type __attribute__((vector_size(N * sizeof(A))));
-};
-template <class A>
-struct Few<A, 1> {
-  using type = A;
-};
-
 // Sums and means. Heads that share one weight are as good as one head, and so are heads of one column with a weight each;
 // a block of columns stays in registers over a row.
 template <class S>
@@ -63,7 +53,6 @@ struct Summing {
   // `numbers` columns: B vectors, the last of which ends where they end and may overlap the one before; fewer than W where B is 0.
   template <Weights Kind, int B>
   EDGEWISE_INLINE void block(const Part& part, const S* x, const S* weight, S* y, int numbers) const {
-    if (B == 8) numbers = 8 * W;  // known when this is compiled
     y += part.row * call.y.row_stride;
     constexpr int vectors = B ? B : 1, chains = vectors < 4 ? 4 / vectors : 1;  // a long row's sum in several chains at once
     const int64_t count = part.last - part.first;
@@ -115,7 +104,7 @@ struct Summing {
   template <Weights Kind, int N, int vectors>
   EDGEWISE_INLINE void few_columns(const Part& part, const S* x, const S* weight, S* y) const {
     y += part.row * call.y.row_stride;
-    using Columns = typename Few<A, N>::type;
+    using Columns = std::conditional_t<N == 1, A, Short<A, N>>;
     constexpr int chains = 4;
     const int64_t count = part.last - part.first;
     const auto at = [=, this](int v) EDGEWISE_INLINE_LAMBDA { return v ? width - N : 0; };
@@ -162,9 +151,8 @@ struct Summing {
     const auto few = [&](auto n, auto vectors) {
       each(&Summing::of_rows<Kind, -decltype(n)::value, decltype(vectors)::value>, 0, width);
     };
-    const auto run = [&](auto vectors, int c, int numbers) {
-      each(&Summing::of_rows<Kind, decltype(vectors)::value, 1>, c, numbers);
-    };
+    const auto whole = [&](auto vectors, int c) { each(&Summing::of_rows<Kind, decltype(vectors)::value, 1>, c, vectors.value * W); };
+    const auto some = [&](auto vectors, int c) { each(&Summing::of_rows<Kind, decltype(vectors)::value, 0>, c, width - c); };
     constexpr std::integral_constant<int, 0> none;
     constexpr std::integral_constant<int, 1> one;
     constexpr std::integral_constant<int, 2> two;
@@ -179,32 +167,34 @@ struct Summing {
           if (width < 8) return width == 4 ? few(four, one) : few(four, two);
         if constexpr (W > 8) return width == 8 ? few(eight, one) : few(eight, two);
       }
-      for (; c + 8 * W <= width; c += 8 * W) run(eight, c, 8 * W);
-      if (c + 4 * W < width) run(four, c, 4 * W), c += 4 * W;
-      if (width - c > 3 * W) return run(four, c, width - c);
-      if (width - c > 2 * W) return run(std::integral_constant<int, 3>{}, c, width - c);
-      if (width - c > W) return run(two, c, width - c);
+      for (; c + 8 * W <= width; c += 8 * W) whole(eight, c);
+      if (c + 4 * W <= width) whole(four, c), c += 4 * W;
+      if (width - c > 3 * W) return some(four, c);
+      if (width - c > 2 * W) return some(std::integral_constant<int, 3>{}, c);
+      if (width - c == 2 * W) return whole(two, c);
+      if (width - c > W) return some(two, c);
     }
-    for (; c + 4 * W <= width; c += 4 * W) run(four, c, 4 * W);
-    for (; c + W <= width; c += W) run(one, c, W);
-    if (c < width && c && bands.count == 1) run(one, width - W, W);  // overlaps the one before
-    else if (c < width) run(none, c, width - c);
+    for (; c + 4 * W <= width; c += 4 * W) whole(four, c);
+    for (; c + W <= width; c += W) whole(one, c);
+    if (c < width && c && bands.count == 1) whole(one, width - W);  // overlaps the one before
+    else if (c < width) some(none, c);
   }
 
-  // Some columns of some rows: B vectors, or those of few columns.
+  // Some columns of some rows: B vectors, all whole if the next number is 1; or those of few columns.
   template <Weights Kind, int B, int vectors>
   void of_rows(const Run& rows, const S* x, const S* weight, S* y, int numbers) const {
     rows.each([&](const Part& part) EDGEWISE_INLINE_LAMBDA {
       if constexpr (B < 0) few_columns<Kind, -B, vectors>(part, x, weight, y);
-      else block<Kind, B>(part, x, weight, y, numbers);
+      else block<Kind, B>(part, x, weight, y, vectors ? B * W : numbers);  // the first is known when this is compiled
     });
   }
 
-  // Where columns take several loops, two rows at a time: what these read stays near by from loop to loop, its pages too.
+  // Where columns take several loops, four rows at a time: what these read stays near by from loop to loop, its pages too.
   template <Weights Kind>
   void run_kind(int64_t b, Run rows) const {
     const int heads = per == 1 || each ? 1 : call.heads;
-    const int64_t some = heads == 1 && width <= (std::is_same_v<S, float> ? 8 : 4) * W ? rows.rows : 2;
+    const bool once = heads == 1 && (width <= 4 * W || (std::is_same_v<S, float> && width == 8 * W));
+    const int64_t some = once ? rows.rows : 4;
     while (rows.rows > 0) {
       const Run now = rows.take(some);
       for (int h = 0; h < heads; ++h) {

@@ -2,8 +2,6 @@
 // their tile, dq_i is gathered in lanes.
 #pragma once
 
-#include <atomic>
-
 #include "tiles/tiles.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -25,7 +23,6 @@ inline void Tiles<S>::prepare(int64_t b, int h, const Panel& panel, const Gradie
     A delta = sum_across<A>(sum);
     for (; d < D; ++d) delta += number(y[d]) * number(dy[d]);
     of.delta[i] = delta;
-    finite = finite && delta - delta == 0;
   }
   std::fill_n(of.dq, C * N * W, A(0));
 }
@@ -131,11 +128,14 @@ inline void Tiles<S>::backward(int64_t b, int h, const Piece& piece, const std::
   }
 }
 
-// Whether the result and its gradient were finite.
 template <class S>
-bool gradients_of_panels(const Tiling& call, bool alone) {
+void attend_tiles_gradient(const Tiling& call) {
   using A = Sum<S>;
-  const Plan plan(call, lanes<A>, PANELS, alone);
+  if (call.batch == 0 || call.heads == 0) return;
+  const bool finite = are_finite<S>(call, {{call.q, call.receivers, call.channels}, {call.k, call.senders, call.channels},
+                                           {call.v, call.senders, call.values}, {call.y, call.receivers, call.values},
+                                           {call.dy, call.receivers, call.values}});
+  const Plan plan(call, lanes<A>, PANELS, !finite);
   const BackwardPlan backward(call, plan, Tiles<S>::backward_step(call));
   const std::vector<Share> shares = shared_out(call.heads, int64_t(backward.pieces.size()),
                                                [&](int64_t n) { return backward.pieces[n].work; });
@@ -159,7 +159,6 @@ bool gradients_of_panels(const Tiling& call, bool alone) {
     clear(call.senders);
   }
   const int64_t parts = call.dbias ? call.parts : call.batch;
-  std::atomic<bool> finite = true;
   with_tiles<S>(call, plan, parts * count, [&](Tiles<S>& some, int64_t item) {
     const Share& share = shares[item % count];
     const int64_t part = item / count, first = part * call.batch / parts, last = (part + 1) * call.batch / parts;
@@ -173,9 +172,8 @@ bool gradients_of_panels(const Tiling& call, bool alone) {
           some.backward(b, h, piece, backward.tiles, own);
         }
     }
-    if (!some.finite) finite = false;
   });
-  if (backward.partials == 0) return finite;
+  if (backward.partials == 0) return;
   // dq of a panel: the sum over pieces, in their order; 0 where none has it, and no piece of its own has written it.
   with_tiles<S>(call, plan, int64_t(plan.panels.size()), [&](Tiles<S>& some, int64_t panel) {
     A* sum = some.start(room + 64);
@@ -193,15 +191,6 @@ bool gradients_of_panels(const Tiling& call, bool alone) {
       some.write_dq(item / heads, int(item % heads), plan.panels[panel], sum);
     }
   });
-  return finite;
-}
-
-// Where the result or its gradient is not finite, a masked pair's 0 times it would be NaN: each receiver is then alone.
-template <class S>
-void attend_tiles_gradient(const Tiling& call) {
-  if (call.batch == 0 || call.heads == 0) return;
-  const bool alone = !*call.finite;
-  if (!gradients_of_panels<S>(call, alone) && !alone) gradients_of_panels<S>(call, true);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

@@ -1,8 +1,6 @@
 // Attention on ranges forward: an online softmax over tiles of senders.
 #pragma once
 
-#include <atomic>
-
 #include "tiles/tiles.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -15,20 +13,6 @@ inline void Tiles<S>::begin(int64_t b, int h, const Panel& panel, const Softmax&
   for (int i = 0; i < D * N * W; ++i) of.y[i] = 0;
 }
 
-// Numbers of pairs outside the graph, which are multiplied by 0.
-template <class S>
-template <int N>
-inline void Tiles<S>::check_masked(const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
-                                   const Softmax& of) const {
-  const auto [whole, rest] = unmasked(panel, r, first, last);
-  const std::pair<int64_t, int64_t> masked[] = {{first, whole}, {rest, last}};
-  for (const auto& [from, to] : masked) {
-    check({k.x + (from - first) * k.stride, k.stride}, to - from, C);
-    check({v.x + (from - first) * v.stride, v.stride}, to - from, D);
-    if (from < to) check({of.q, 0}, 1, N * W * C);
-  }
-}
-
 template <class S>
 template <int N>
 inline void Tiles<S>::attend(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
@@ -37,7 +21,6 @@ inline void Tiles<S>::attend(int64_t b, int h, const Panel& panel, int64_t r, in
   multiply<A, N, Start::ZERO, false>(k.x, k.stride, count, of.q, N * W, C, s, N * W);
   if (call.bias) with_bias<N, false>(b, h, panel, r, first, last, s);
   mask<N>(s, panel, r, first, last);
-  check_masked<N>(panel, r, first, last, k, v, of);
   Vector<A> top[N], total[N], shrink[N];
   for (int n = 0; n < N; ++n) top[n] = load(of.top + n * W);
   for (int64_t j = 0; j < count; ++j)
@@ -118,17 +101,15 @@ inline void Tiles<S>::forward(int64_t b, int h, PanelRange tile) {
   }
 }
 
-// Whether all that was read is finite.
 template <class S>
-bool attend_panels(const Tiling& call, bool alone) {
-  const Plan plan(call, lanes<Sum<S>>, PANELS, alone);
+void attend_tiles(const Tiling& call) {
+  const Plan plan(call, lanes<Sum<S>>, PANELS, !are_finite<S>(call, {{call.v, call.senders, call.values}}));
   const std::vector<Share> shares = shared_out(call.heads, int64_t(plan.tiles.size()), [&](int64_t t) {
     int64_t work = 0;
     for (int64_t n = plan.tiles[t].first; n < plan.tiles[t].last; ++n) work += plan.work(n);
     return work * (call.channels + call.values);
   });
   const int64_t count = int64_t(shares.size());
-  std::atomic<bool> finite = true;
   with_tiles<S>(call, plan, call.batch * count, [&](Tiles<S>& some, int64_t item) {
     const Share& share = shares[item % count];
     for (int64_t t = share.first; t < share.last; ++t)
@@ -136,15 +117,7 @@ bool attend_panels(const Tiling& call, bool alone) {
         if (t + 1 < share.last) some.prefetch_tile(item / count, h, plan.tiles[t + 1]);
         some.forward(item / count, h, plan.tiles[t]);
       }
-    if (!some.finite) finite = false;
   });
-  return finite;
-}
-
-template <class S>
-void attend_tiles(const Tiling& call) {
-  *call.finite = attend_panels<S>(call, false);
-  if (!*call.finite) attend_panels<S>(call, true);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

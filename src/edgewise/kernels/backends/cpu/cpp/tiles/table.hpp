@@ -24,9 +24,6 @@ struct Tiling {
   void* dbias = nullptr;
   Matrix q, k, v, y, dy, dq, dk, dv;
   void* lse = nullptr;  // [batch, heads, receivers]: the log-sum-exp, in the base that the kernels use
-  // Whether q, k and v are finite. Where they are not, 0 times what a receiver has no edge to would be NaN: each is then
-  // taken alone, with its own senders.
-  bool* finite = nullptr;
 };
 
 struct TilesTable {

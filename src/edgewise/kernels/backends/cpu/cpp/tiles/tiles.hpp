@@ -5,6 +5,8 @@
 // tile of senders, from the saved log-sum-exp; dk_j and dv_j are finished with their tile, dq_i is gathered in lanes.
 #pragma once
 
+#include <atomic>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -59,7 +61,6 @@ struct Tiles {
   std::vector<uint8_t> ready;
   A* dbias = nullptr;   // of one part of the batch
   bool adding = false;  // to what its members before have left there
-  mutable bool finite = true;  // what was read so far of pairs that are masked
 
   Tiles(const Tiling& call, const Plan& plan)
       : call(call), plan(plan), C(call.channels), D(call.values), C_whole((C + W - 1) / W * W),
@@ -101,19 +102,6 @@ struct Tiles {
       for (; c < whole; ++c) out[c] = 0;
     }
     return {room, whole};
-  }
-
-  void check(Rows of, int64_t count, int width) const {
-    Vector<A> sum{};
-    A rest = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const A* x = of.x + i * of.stride;
-      int c = 0;
-      for (; c + W <= width; c += W) sum += load(x + c) - load(x + c);  // 0, or NaN
-      for (; c < width; ++c) rest += x[c] - x[c];
-    }
-    for (int i = 0; i < W; ++i) rest += sum[i];
-    finite = finite && rest == 0;
   }
 
   // Prefetches what a small tile will read, as it is too short for the machine to see where the rows lead.
@@ -238,8 +226,6 @@ struct Tiles {
   template <int N>
   void begin(int64_t b, int h, const Panel& panel, const Softmax& of) const;
   template <int N>
-  void check_masked(const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v, const Softmax& of) const;
-  template <int N>
   void attend(int64_t b, int h, const Panel& panel, int64_t r, int64_t first, int64_t last, Rows k, Rows v,
               const Softmax& of, A* s) const;
   template <int N>
@@ -272,6 +258,34 @@ void with_tiles(const Tiling& call, const Plan& plan, int64_t count, const Run& 
     if (!own[thread]) own[thread] = std::make_unique<Tiles<S>>(call, plan);
     run(*own[thread], n);
   });
+}
+
+struct Given {
+  const Matrix& x;
+  int64_t rows;
+  int channels;
+};
+
+// Whether all numbers of some tensors are finite. Where one is not, 0 times it, of a pair in a tile that is no edge, would be NaN:
+// each receiver is then taken alone, with its own senders.
+template <class S>
+bool are_finite(const Tiling& call, std::initializer_list<Given> tensors) {
+  using A = Sum<S>;
+  std::atomic<bool> finite{true};
+  for (const Given& one : tensors)
+    over_items(call.threads, call.batch * ((one.rows + 255) / 256), [&](int64_t item, int) {
+      const int64_t first = item / call.batch * 256, last = std::min(first + 256, one.rows), width = int64_t(call.heads) * one.channels;
+      Vector<A> sum{};
+      for (int64_t i = first; i < last; ++i) {
+        const S* const x = (const S*)one.x.data + item % call.batch * one.x.batch_stride + i * one.x.row_stride;
+        for (int64_t c = 0; c < width; c += lanes<A>) {
+          const Vector<A> numbers = load_part(x + c, int(std::min<int64_t>(width - c, lanes<A>)));
+          sum += numbers - numbers;  // 0, or NaN
+        }
+      }
+      if (!(sum_across<A>(sum) == 0)) finite = false;
+    });
+  return finite;
 }
 
 // Of tiles as the backward pass cuts them, which costs the same where a panel meets a tile's last senders alone.
