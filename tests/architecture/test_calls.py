@@ -49,11 +49,12 @@ def test_nothing_supplied_by_a_user_is_run_or_unpickled() -> None:
 
 
 def kinds_asked(tree: ast.Module) -> list[str]:
-    """Each `isinstance` or `issubclass` whose class was imported from tasks or models."""
+    """Each `isinstance` or `issubclass` whose class was imported from tasks or models, but for what a task can do."""
     classes = {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and re.match(r"edgewise\.(tasks|models)\b", node.module or "")
+        if isinstance(node, ast.ImportFrom)
+        and re.match(r"edgewise\.(tasks|models)\b(?!\.core\.abilities)", node.module or "")
         for alias in node.names
     }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 2]

@@ -16,8 +16,8 @@ from edgewise import Graph
 from edgewise.data import build_store
 from edgewise.errors import DataError
 from edgewise.graphs import Store
+from edgewise.graphs.layout import check_store
 from edgewise.graphs.store import sorting
-from edgewise.graphs.store.layout import check_store
 from graphs.store.stores import EDGES, NODES, edge_list, in_memory
 
 
@@ -247,7 +247,7 @@ def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edgewise.graphs.store.layout.Writer.finish", full)
+    monkeypatch.setattr("edgewise.graphs.layout.Writer.finish", full)
     with pytest.raises(DataError, match=r"cannot write the store .*: No space left on device"):
         build_store(tmp_path / "store", [([0], [1], None)])
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from edgewise.configuration import read_yaml
 from edgewise.data import build_store
 from edgewise.data.pictures import read_picture
 from edgewise.data.table import pieces, read_table
-from edgewise.graphs.store.layout import check_store
+from edgewise.graphs.layout import check_store
 from edgewise.models.hub.folder import from_hugging_face
 from edgewise.tasks.graphs.molecules import molecule
 from edgewise.tasks.graphs.molecules import read_table as read_molecules

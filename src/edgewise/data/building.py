@@ -12,7 +12,7 @@ from edgewise.data.sources import STORED_FEATURES, NodeColumns, edges_of
 from edgewise.errors import DataError, GraphError
 from edgewise.files import flush, path_of
 from edgewise.graphs.checks import index_tensor, shown, whole_number
-from edgewise.graphs.store.layout import MANIFEST, MAX_NODES, Array, Manifest, Stored, Writer, writing_store
+from edgewise.graphs.layout import MANIFEST, MAX_NODES, Array, Manifest, Stored, Writer, writing_store
 from edgewise.graphs.store.sorting import LOW, EdgeSorter
 
 LEAST_MEMORY = 64 << 20  # bytes

@@ -16,7 +16,7 @@ from edgewise.data.table import Called, Problems, Table, is_table, names_in, pie
 from edgewise.errors import DataError, nearest
 from edgewise.files import check_header, reading
 from edgewise.graphs.checks import dense_tensor, shown
-from edgewise.graphs.store.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
+from edgewise.graphs.layout import MAX_NODES, TYPES, Array, Stored, Writer, as_array
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array

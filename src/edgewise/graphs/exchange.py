@@ -14,7 +14,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError, DataError, EdgewiseError, GraphError, ShapeError, installing
 from edgewise.graphs import checks
 from edgewise.graphs.adjacency import Adjacency
-from edgewise.graphs.store.layout import mapped_edges
+from edgewise.graphs.layout import mapped_edges
 from edgewise.graphs.tracing import lasting
 
 if TYPE_CHECKING:

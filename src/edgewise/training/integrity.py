@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.errors import CheckpointError
 from edgewise.graphs import Graph
 from edgewise.graphs.forms import compact_edges
-from edgewise.graphs.store.layout import as_array
+from edgewise.graphs.layout import as_array
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.task import Task
 from edgewise.training.checkpoint import checkpoints, read_state

@@ -17,7 +17,7 @@ from edgewise import native
 from edgewise.data import build_store
 from edgewise.errors import DataError, GraphError, ShapeError
 from edgewise.graphs import Graph, Sample, causal, complete, sample_neighbors
-from edgewise.graphs.store.layout import START, Manifest, Stored
+from edgewise.graphs.layout import START, Manifest, Stored
 from graphs.examples import random_graphs
 
 compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")

@@ -8,7 +8,7 @@ import torch
 
 from edgewise import Graph
 from edgewise.data import build_store
-from edgewise.graphs.store.layout import MANIFEST, Manifest, Writer
+from edgewise.graphs.layout import MANIFEST, Manifest, Writer
 
 NODES, EDGES = 500, 3000
 

@@ -12,7 +12,7 @@ import torch
 from edgewise import Graph, aggregate
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Store
-from edgewise.graphs.store.layout import START, check_store
+from edgewise.graphs.layout import START, check_store
 from graphs.store.stores import in_memory, labelled, written
 
 

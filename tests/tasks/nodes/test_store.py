@@ -115,7 +115,7 @@ def test_what_is_large_on_the_way_is_in_a_file(store: Path, monkeypatch: pytest.
     model = GNN(GNNSettings("sage-mean", 8, 2), task.signature).eval()
     (batch,) = task.batches("valid", 1000)
     expected = model(*batch.inputs)
-    monkeypatch.setattr("edgewise.graphs.store.layout.IN_MEMORY", 100)
+    monkeypatch.setattr("edgewise.graphs.layout.IN_MEMORY", 100)
     assert model(*batch.inputs).equal(expected)
 
 

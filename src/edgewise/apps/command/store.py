@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError, counted
 from edgewise.memory import in_words, parse_size
 
 if TYPE_CHECKING:
-    from edgewise.graphs.store.layout import Manifest
+    from edgewise.graphs.layout import Manifest
 
 
 def store(
@@ -29,7 +29,7 @@ def store(
     import torch
 
     from edgewise.data.building import build_store
-    from edgewise.graphs.store.layout import Manifest, check_store
+    from edgewise.graphs.layout import Manifest, check_store
 
     if what == "build":
         if store or not edges or not out:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edgewise.errors import DataError
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.store.layout import Manifest, Stored
+from edgewise.graphs.layout import Manifest, Stored
 
 
 @dataclass(frozen=True, eq=False)

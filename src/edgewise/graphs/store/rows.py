@@ -8,7 +8,7 @@ from torch import Tensor
 from edgewise import native
 from edgewise.errors import DataError
 from edgewise.graphs.checks import index_tensor
-from edgewise.graphs.store.layout import Stored
+from edgewise.graphs.layout import Stored
 
 READERS = 16  # threads that wait for pages at once: the queue that a disk works on
 

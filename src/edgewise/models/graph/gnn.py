@@ -14,7 +14,7 @@ from edgewise import layers
 from edgewise.configuration import Choice, Count, OneOf, Portion, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
-from edgewise.graphs.store.layout import scratch
+from edgewise.graphs.layout import scratch
 from edgewise.layers.plain.embedding import Embedding
 from edgewise.layers.plain.linear import unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site

@@ -36,8 +36,8 @@ from torch.optim import Optimizer
 
 from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, typed
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.training.layout import is_dense, laid_as
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
-from edgewise.training.optimizers.layout import is_dense, laid_as
 from edgewise.training.optimizers.muon import Muon
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.uncompiled import uncompiled

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from edgewise.training.optimizers.layout import laid_as
+from edgewise.training.layout import laid_as
 
 # The last tensors that were sent. The group's threads let go of each a moment after its call has returned, and a
 # thread that does so while Python ends aborts the process: `leave` waits for them.
