@@ -41,13 +41,7 @@ class SchNet(Layer):
         True
     """
 
-    def __init__(
-        self,
-        channels: Count,
-        filters: Count,
-        gaussians: Several = 50,
-        cutoff: Positive = 10.0,
-    ) -> None:
+    def __init__(self, channels: Count, filters: Count, gaussians: Several = 50, cutoff: Positive = 10.0) -> None:
         super().__init__()
         self.cutoff, self.gaussians = cutoff, gaussians
         self.into = Linear(channels, filters, bias=False)
