@@ -28,14 +28,13 @@ def dense_sides(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor]:
     return both_sides(graph, x, of)
 
 
-def first_map(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """What of both sides is summed, and the network that reads the sum: of sparse features W x_i and W x_j, for the
-    network's first linear map W, and what is left of the network, since W Σ x_j = Σ W x_j."""
+def of_sum(mlp: MLP, graph: Graph, x: Sides, combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """MLP(combine(x_i, x_j)) for a linear combination, so that the network's first linear map W may come before it:
+    sparse features stay sparse, and only W x_i and W x_j are combined."""
     if not isinstance(x, SparseFeatures) or has_hooks(mlp):  # which run where the network is called
-        return *dense_sides(graph, x, mlp), mlp
+        return mlp(combine(*dense_sides(graph, x, mlp)))
     b = cast(Tensor, mlp.linears[0].bias)
-    Wx_i, Wx_j = both_sides(graph, x, lambda side: mlp.linears[0](side) - b)
-    return Wx_i, Wx_j, lambda s: mlp.after_first(s + b)
+    return mlp.after_first(combine(*both_sides(graph, x, lambda side: mlp.linears[0](side) - b)) + b)
 
 
 class GIN(Layer):
@@ -64,8 +63,7 @@ class GIN(Layer):
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
 
     def forward(self, graph: Graph, x: Sides) -> Tensor:
-        x_i, x_j, mlp = first_map(graph, x, self.mlp)
-        return mlp((1 + self.epsilon) * x_i + aggregate(graph, x_j))
+        return of_sum(self.mlp, graph, x, lambda x_i, x_j: (1 + self.epsilon) * x_i + aggregate(graph, x_j))
 
     @staticmethod
     def example() -> Example:
