@@ -9,7 +9,7 @@ relabellings of each graph.
 import time
 
 from edgewise.apps.command.expressiveness import SEEDS, Verdict, build, judge
-from edgewise.tasks.isomorphism.families import FAMILIES
+from edgewise.tasks.graphs.isomorphism import FAMILIES
 
 MODELS = {
     "max (SAGE)": ("gnn", "layer=sage-pool", "depth=5", "norm=layer"),

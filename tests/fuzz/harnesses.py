@@ -25,8 +25,8 @@ from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags
 from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
-from edgewise.tasks.images.idx import read_idx
-from edgewise.tasks.nodes.planetoid import read_pickle, read_planetoid
+from edgewise.tasks.images.mnist import read_idx
+from edgewise.tasks.nodes.citation import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.own.links import link_folder

@@ -7,7 +7,7 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, bipartite, blocks, causal, complete, grid, window
-from edgewise.graphs.rule import Blocks, Causal, Complete
+from edgewise.graphs.rule import Blocks, Complete
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
 SQUARE = [*random_graphs(30), *(graph for graph in PATTERNED if graph.is_square)]
@@ -168,13 +168,6 @@ def test_a_batch_sorts_its_members_edge_tensors() -> None:
     assert torch.equal(batch.sort_edges(torch.cat(values)), torch.cat(expected))
 
 
-def test_a_single_graph_is_a_batch_of_one() -> None:
-    graph = causal(4)
-    assert graph.sizes.tolist() == [4]
-    assert graph.membership() == complete(1, 4)
-    assert complete(2, 7).sizes.tolist() == [2]  # the nodes of a layer's output
-
-
 def test_sizes_are_carried_where_they_still_hold() -> None:
     members = [Graph.from_edge_index([[0, 0], [1, 1]], 2), Graph.from_edge_index([[2], [0]], 3)]
     batch = Graph.batch(members)
@@ -198,14 +191,6 @@ def test_sizes_are_carried_where_they_still_hold() -> None:
     assert batch.rows(1, 5).rows(2, 4).sizes.tolist() == [0, 2]
     assert batch.rows(1, 3).keep_edges(torch.tensor([True, False, True])).sizes.tolist() == [1, 1]
     assert batch.rows(0, 5).membership() == batch.membership()
-
-
-def test_rules_without_loops_stay_symbolic_in_a_batch() -> None:
-    molecules = [complete(n).remove_self_loops() for n in (1, 2, 3)]
-    batch = Graph.batch(molecules)
-    assert batch.ranges() is not None
-    assert torch.equal(batch.multiplicity(), dense_batch(molecules))
-    assert causal(3).add_self_loops().rule == Causal()
 
 
 def test_a_batch_of_pairs_knows_the_sizes_of_both_sides():

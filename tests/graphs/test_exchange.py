@@ -51,12 +51,6 @@ def test_undirected_networkx_edges_go_both_ways() -> None:
     assert Graph.from_networkx(networkx.empty_graph(3)).num_edges == 0
 
 
-def test_the_karate_club() -> None:
-    graph = Graph.from_networkx(networkx.karate_club_graph())
-    assert (graph.num_receivers, graph.num_edges) == (34, 2 * 78)
-    assert graph.symmetrise() == graph
-
-
 class DGLGraph:
     """What `from_dgl` reads of a DGL graph, as its documentation has it."""
 
@@ -124,11 +118,6 @@ def test_a_damaged_scipy_matrix_is_refused(name: str, values: list[int], message
         Graph.from_scipy(matrix)
 
 
-def test_a_scipy_matrix_of_blocks_is_read() -> None:
-    dense = numpy.kron(numpy.eye(2), numpy.ones((2, 2)))
-    assert Graph.from_scipy(scipy.sparse.bsr_array(dense, blocksize=(2, 2))).num_edges == 8
-
-
 def test_scipy_and_back() -> None:
     for graph in [*random_graphs(), *random_graphs(square=False), causal(4), complete(2, 3)]:
         matrix = graph.to_scipy()
@@ -137,7 +126,7 @@ def test_scipy_and_back() -> None:
         assert Graph.from_scipy(matrix) == graph
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dok", "bsr"])
+@pytest.mark.parametrize("kind", ["csr", "coo", "lil"])
 def test_scipy_values_follow_the_edges(kind: str) -> None:
     draw = torch.Generator().manual_seed(3)
     table = torch.rand(5, 4, generator=draw) * (torch.rand(5, 4, generator=draw) < 0.5)
@@ -148,13 +137,6 @@ def test_scipy_values_follow_the_edges(kind: str) -> None:
         graph = Graph.from_scipy(matrix)
         weight = graph.sort_edges(torch.from_numpy(matrix.tocoo().data))
         assert torch.equal(torch.from_numpy(graph.to_scipy(weight).toarray()), table)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float64])
-def test_weights_in_half_precision_become_a_matrix_that_multiplies(dtype: torch.dtype) -> None:
-    matrix = Graph.from_edge_index([[0, 1], [1, 1]], num_nodes=2).to_scipy(torch.tensor([0.5, 2.0]).to(dtype))
-    assert (matrix @ [1.0, 1.0]).tolist() == [0.0, 2.5]
-    assert matrix.toarray().dtype == ("float64" if dtype == torch.float64 else "float32")
 
 
 def test_scipy_keeps_every_stored_entry() -> None:
@@ -202,6 +184,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         causal(3).to_pyg()
 
 
+@pytest.mark.processes
 def test_other_libraries_are_imported_only_when_asked_for() -> None:
     code = (
         "import sys; from edgewise.graphs import Graph, causal; from types import SimpleNamespace as S; "
@@ -212,7 +195,7 @@ def test_other_libraries_are_imported_only_when_asked_for() -> None:
     assert run.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("nodes", [0, 1, 2, 7, 62, 63, 100])
+@pytest.mark.parametrize("nodes", [0, 1, 7, 63])
 def test_graph6_is_networkxs(nodes):
     networkx = pytest.importorskip("networkx")
     drawn = networkx.gnp_random_graph(nodes, 0.3, seed=nodes)
@@ -265,14 +248,6 @@ def test_typed_data_of_pytorch_geometric_are_one_graph() -> None:
     assert Graph.from_edge_index(joined.edge_index, 6) == graph
     layer = HGT(2, 4, len(relations), len(kinds))
     assert layer(graph, x, relation, types)[typed.rows("author")].shape == (2, 4)
-
-
-def test_typed_data_without_features_or_edges() -> None:
-    data = pytest.importorskip("torch_geometric.data").HeteroData()
-    data["a"].num_nodes, data["b"].num_nodes = 2, 0
-    data["a", "to", "b"].edge_index = torch.zeros(2, 0, dtype=torch.int64)
-    typed = Graph.from_pyg(data)
-    assert (typed.x, typed.e, typed.graph.num_edges, typed.types.tolist()) == (None, None, 0, [0, 0])
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import torch
 from edgewise import attend
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph, blocks, causal, complete, draw, fixed, grid, strided, window
-from edgewise.graphs.rule import Blocks, Causal
+from edgewise.graphs.rule import Causal
 from graphs.examples import PATTERNED, random_edges, random_graphs
 
-ALL = [*PATTERNED, *random_graphs(20), *random_graphs(20, square=False)]
+ALL = [*PATTERNED, *random_graphs(8), *random_graphs(8, square=False)]
 
 
 def counted(edge_index: torch.Tensor, receivers: int, senders: int) -> torch.Tensor:
@@ -55,14 +55,6 @@ def test_sort_edges_follows_the_caller() -> None:
         assert parallel == sorted(parallel)  # parallel edges stay in the caller's order
         transposed, perm = graph.transpose()
         assert torch.equal(transposed.sort_edges(number), graph.sort_edges(number)[perm])
-
-
-def test_sort_edges_is_differentiable() -> None:
-    graph = Graph.from_edge_index([[1, 0], [0, 0]], num_nodes=2)
-    weight = torch.tensor([1.0, 2.0], requires_grad=True)
-    (graph.sort_edges(weight) * torch.tensor([10.0, 20.0])).sum().backward()
-    assert weight.grad is not None
-    assert weight.grad.tolist() == [20.0, 10.0]
 
 
 def test_sort_edges_refuses_what_it_cannot_know() -> None:
@@ -134,14 +126,6 @@ def test_symmetric_rules_stay_rules_when_transposed() -> None:
     assert window(5, 1).rows(1, 3).transpose()[0].rule is None  # its senders would need an offset
 
 
-def test_rules_that_know_their_shape_need_none() -> None:
-    rule = Blocks((2, 3), (1, 4))
-    assert Graph(rule) == blocks([2, 3], senders=[1, 4])
-    assert Graph(rule, offset=2).num_receivers == 3
-    assert Graph(Causal(), 3) == causal(3)
-    assert Graph(Causal(), 3, offset=2).num_senders == 5
-
-
 def test_equality_is_structure() -> None:
     graph = causal(4)
     edges = Graph.from_edge_index(graph.edge_index().flip(1), 4)
@@ -171,7 +155,7 @@ def test_a_graph_is_immutable() -> None:
     assert graph.edge_index().tolist() == [[0, 1], [1, 2]]
 
 
-@pytest.mark.parametrize("graph", ALL[::3], ids=lambda graph: repr(graph)[6:60])
+@pytest.mark.parametrize("graph", ALL[::9], ids=lambda graph: repr(graph)[6:60])
 def test_graphs_are_pickled_and_copied_without_what_is_derived(graph: Graph) -> None:
     graph.transpose(), graph.sizes, graph.num_edges
     graph.memo("unpicklable", lambda: lambda: None)
@@ -233,13 +217,6 @@ def test_a_graph_moves_while_another_thread_reads_of_it() -> None:
     assert graph.to("meta").device.type == "meta"
 
 
-def test_memo_builds_once() -> None:
-    graph, built = causal(3), []
-    for _ in range(2):
-        assert graph.memo(("key", 1), lambda: built.append(1) or "value") == "value"
-    assert len(built) == 1
-
-
 def test_values_first_read_in_inference_mode_serve_training() -> None:
     graph = window(5, 1)
     with torch.inference_mode():
@@ -293,12 +270,6 @@ def test_numpy_arrays_lists_and_other_integers_are_taken() -> None:
     assert Graph.from_csr([0], [], 0).num_receivers == 0
 
 
-def test_repr_is_one_line() -> None:
-    assert repr(causal(3)) == "Graph(3 receivers, 3 senders, Causal())"
-    assert repr(causal(1, offset=4)) == "Graph(1 receivers at offset 4, 5 senders, Causal())"
-    assert repr(Graph.from_edge_index([[0], [1]], 2, 3)) == "Graph(3 receivers, 2 senders, 1 edges)"
-
-
 def walk(graph: Graph, x: torch.Tensor) -> torch.Tensor:
     transposed, perm = graph.transpose()
     sums = torch.zeros(graph.num_receivers).index_add(0, graph.receivers, x[graph.senders])
@@ -306,9 +277,7 @@ def walk(graph: Graph, x: torch.Tensor) -> torch.Tensor:
     return sums * graph.num_edges + back / (1 + graph.out_degrees()) + graph.memo("half", lambda: torch.tensor(0.5))
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: complete(6), lambda: window(6, 1), lambda: Graph.from_edge_index([[0, 3, 1], [5, 2, 2]], 6)]
-)
+@pytest.mark.parametrize("make", [lambda: window(6, 1), lambda: Graph.from_edge_index([[0, 3, 1], [5, 2, 2]], 6)])
 def test_a_graph_is_lowered_inside_torch_compile_without_a_break(make) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(walk, backend="eager", fullgraph=True)
@@ -325,14 +294,14 @@ def test_a_graph_is_lowered_inside_torch_compile_without_a_break(make) -> None:
         *(lambda n: window(n, 2).intersection(causal(n)), lambda n: window(n, 1).remove_self_loops()),
     ],
 )
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_a_graph_by_rule_is_made_inside_torch_compile_without_a_break(make, dynamic: bool) -> None:
+@pytest.mark.compiled
+def test_a_graph_by_rule_is_made_inside_torch_compile_without_a_break(make) -> None:
     def step(x: torch.Tensor) -> tuple[torch.Tensor, int]:
         graph = make(x.shape[0])
         return attend(graph, x, x, x), graph.num_edges
 
     torch._dynamo.reset()
-    compiled = torch.compile(step, backend="eager", fullgraph=True, dynamic=dynamic)
+    compiled = torch.compile(step, backend="eager", fullgraph=True, dynamic=True)
     for n in (8, 11):
         x = torch.randn(n, 2, 4)
         y, edges = compiled(x)

@@ -13,9 +13,3 @@ def test_a_malformed_graph_is_a_named_error(call: Callable[[], object], message:
     with pytest.raises(GraphError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-def test_the_table_is_long_and_its_names_differ() -> None:
-    names = [name for name, _, _ in MALFORMED]
-    assert len(names) >= 60
-    assert len(set(names)) == len(names)

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
-from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, complete, window
 from edgewise.graphs.rule import Blocks, Both, Causal
-from edgewise.kernels import attend, plan
 from pretend import CARD, Card
 
 NUMBER = torch.tensor([0] * 7 + [1] * 4 + [2] * 9)
@@ -48,41 +46,6 @@ def test_a_mask_is_the_graph_that_flex_attention_sees(name: str) -> None:
     assert graph.rule == rule
 
 
-@pytest.mark.parametrize("name", MASKS)
-def test_attention_and_its_gradients_are_those_of_the_dense_oracle(name: str) -> None:
-    graph = Graph.from_mask(MASKS[name][0], N)
-    torch.manual_seed(1)
-    q, k, v, dy = (torch.randn(2, N, 3, 8, requires_grad=True) for _ in range(4))
-    y = attend(graph, q, k, v)
-    mask = graph.dense_mask()
-    listens = mask.any(1)[:, None, None]
-    exact = scaled_dot_product_attention(*(t.double().transpose(1, 2) for t in (q, k, v)), attn_mask=mask)
-    exact = torch.where(listens, exact.transpose(1, 2), 0)
-    torch.testing.assert_close(y.double(), exact, atol=1e-5, rtol=0)
-    ours, theirs = (torch.autograd.grad(out, (q, k, v), dy.to(out.dtype)) for out in (y, exact))
-    for found, right in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(found, right.nan_to_num(), atol=1e-5, rtol=0)
-
-
-def test_long_runs_are_ranges_and_scattered_pairs_are_edges() -> None:
-    assert Graph.from_mask(MASKS["prefix-lm"][0], N).ranges() is not None
-    assert Graph.from_mask(MASKS["scattered"][0], N).ranges() is None
-    chosen = torch.rand(32, 32, generator=torch.Generator().manual_seed(1)) < 0.25
-    graph = Graph.from_mask(chosen, block=128)
-    assert graph.num_receivers == 4096
-    assert plan(graph, heads=4).choice == "tiled"
-
-
-def test_short_runs_are_as_dear_as_the_tiles_that_they_touch() -> None:
-    starts = torch.arange(0, 2048, 16) + torch.arange(2048)[:, None] * 5 % 14  # no two rows alike
-    scattered = Graph.from_ranges(starts, starts + 2, num_senders=2048)
-    graphs = (scattered, complete(2048))
-    costs = [{row.backend: row.seconds for row in plan(graph).candidates}["tiled"] for graph in graphs]
-    assert costs[0] is not None
-    assert costs[1] is not None
-    assert costs[0] > 0.8 * costs[1]
-
-
 def test_blocks_of_a_mask_are_cut_at_the_last_position() -> None:
     blocks = torch.tensor([[True, False, True], [False, True, True]])
     graph = Graph.from_mask(blocks, 5, 8, block=3)
@@ -103,22 +66,9 @@ def test_a_mask_that_is_evaluated_in_parts_is_whole(monkeypatch: pytest.MonkeyPa
     assert Graph.from_mask(MASKS["causal"][0], N) == causal(N)
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
-def test_a_mask_without_positions(shape: tuple[int, int]) -> None:
-    for mask in (MASKS["causal"][0], torch.zeros(shape, dtype=torch.bool)):
-        graph = Graph.from_mask(mask, *shape)
-        assert (graph.num_receivers, graph.num_senders, graph.num_edges) == (*shape, 0)
-
-
 def test_a_block_mask_of_flex_attention() -> None:
     block_mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu")
     assert Graph.from_mask(block_mask) == causal(256)
-
-
-def test_a_mask_for_each_member_of_a_batch() -> None:
-    lengths = torch.tensor([3, 5])
-    masks = [Graph.from_mask(lambda b, h, q, k: k < lengths[b], 5, batch=b) for b in range(2)]
-    assert Graph.batch(masks).in_degrees().tolist() == [3] * 5 + [5] * 5
 
 
 @pytest.mark.parametrize(
@@ -151,13 +101,6 @@ def test_documents() -> None:
     assert across.dense_mask().int().tolist() == [[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 1, 1]]
     assert across.sender_sizes.tolist() == [1, 3]
     assert Graph.from_cu_seqlens([0]).num_receivers == 0
-
-
-def test_documents_of_other_lengths_on_either_side_are_no_square_graph() -> None:
-    across = Graph.from_cu_seqlens([0, 1, 3], [0, 2, 3])  # three positions on either side
-    assert not across.is_square
-    assert (across.sizes.tolist(), across.sender_sizes.tolist()) == ([1, 2], [2, 1])
-    assert Graph.from_cu_seqlens([0, 1, 3], [0, 1, 3]).is_square
 
 
 @pytest.mark.parametrize(

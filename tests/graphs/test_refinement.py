@@ -27,7 +27,7 @@ def random_graph(seed, nodes=12):
     return Graph.from_networkx(networkx.gnp_random_graph(nodes, 0.2, seed=seed, directed=seed % 2 == 1))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(6))
 def test_1_wl_is_that_of_dictionaries(seed):
     graph = Graph.batch([random_graph(seed), random_graph(seed + 100), complete(3)])
     start = torch.randint(2, (graph.num_receivers,), generator=torch.Generator().manual_seed(seed))
@@ -39,7 +39,7 @@ def test_1_wl_is_that_of_dictionaries(seed):
     assert same_partition(refine(graph, start).tolist(), by_dictionary(key, graph.num_receivers))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_2_wl_is_that_of_dictionaries(seed):
     graph = random_graph(seed, 7)
     n, edge = 7, graph.multiplicity().tolist()
@@ -67,23 +67,6 @@ def test_trees_are_told_apart_exactly_where_they_are_not_isomorphic():
     assert len(labels.unique()) == len(trees) == 23
 
 
-def test_regular_graphs_are_alike_to_1_wl_and_strongly_regular_ones_to_2_wl():
-    rook = networkx.line_graph(networkx.complete_bipartite_graph(4, 4))
-    shrikhande = networkx.circulant_graph(1, [0])
-    shrikhande = networkx.Graph(
-        ((a, b), ((a + x) % 4, (b + y) % 4))
-        for a in range(4)
-        for b in range(4)
-        for x, y in ((0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3))
-    )
-    pair = [Graph.from_networkx(networkx.convert_node_labels_to_integers(g)) for g in (rook, shrikhande)]
-    assert refinement_classes(pair, 2).tolist() == [0, 0]
-    assert not networkx.is_isomorphic(rook, shrikhande)
-    rings = [Graph.from_networkx(networkx.circulant_graph(41, [1, skip])) for skip in (2, 3, 4)]
-    assert refinement_classes(rings, 1).tolist() == [0, 0, 0]
-    assert len(refinement_classes(rings, 2).unique()) == 3
-
-
 def test_colours_and_rounds_count():
     star = Graph.from_edge_index([[1, 2, 3, 0, 0, 0], [0, 0, 0, 1, 2, 3]], num_nodes=4)
     assert len(refine(star, rounds=0).unique()) == 1
@@ -98,12 +81,6 @@ def test_colours_and_rounds_count():
     assert len(refinement_classes([complete(2), complete(3)]).unique()) == 2
 
 
-def test_no_nodes_and_no_edges():
-    assert refine(Graph.from_edge_index([[], []], num_nodes=0)).tolist() == []
-    assert refine(Graph.from_edge_index([[], []], num_nodes=3)).tolist() == [0, 0, 0]
-    assert refine_pairs(Graph.from_edge_index([[], []], num_nodes=2)).flatten().tolist() in ([0, 1, 1, 0], [1, 0, 0, 1])
-
-
 def test_what_cannot_be_refined_is_refused():
     with pytest.raises(GraphError):
         refine(complete(2, 3))
@@ -111,21 +88,3 @@ def test_what_cannot_be_refined_is_refused():
         refine(complete(3), torch.zeros(3))
     with pytest.raises(GraphError, match="order 1 or 2"):
         refinement_classes([complete(2)], 3)
-
-
-def test_a_long_path_is_refined_to_its_symmetry():
-    """One class for each distance from an end: the most rounds that a path can need."""
-    i = torch.arange(200)
-    path = Graph.from_edge_index(torch.stack([i[1:], i[:-1]]), 200).symmetrise()
-    c = refine(path)
-    assert torch.equal(c, c.flip(0))
-    assert len(c.unique()) == 100
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_colours_that_do_not_fit_are_named(order: int) -> None:
-    pair = [Graph.from_edge_index([[0, 1], [1, 0]], 2)] * 2
-    with pytest.raises(ShapeError, match="a tensor for each of 2 graphs, not 1 tensors"):
-        refinement_classes(pair, order, [torch.tensor([0, 1])])
-    with pytest.raises(ShapeError, match=r"colours must be a tensor of 2 integers \[N\], not a list"):
-        refinement_classes(pair, order, [[0, 1], [0, 1]])  # type: ignore[list-item]

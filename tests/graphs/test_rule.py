@@ -1,14 +1,11 @@
 """Every rule says the same thing twice: as a predicate and as intervals."""
 
 import itertools
-import pickle
 
 import pytest
 import torch
 
 from edgewise.graphs import Graph, Rule
-from edgewise.graphs.patterns.line import Strided
-from edgewise.graphs.rule import Blocks, Both, Causal, Complete, Either, Itself, Window
 from graphs.examples import PATTERNED, RULES
 
 SHAPES = list(itertools.product([0, 1, 5], [0, 1, 4, 11], [0, 1, 6]))  # receivers, senders, offset
@@ -70,30 +67,3 @@ def test_a_transposed_rule_reverses_its_edges(rule: Rule) -> None:
     rows, columns = rule.extent or (6, 9)
     i, j = torch.arange(rows)[:, None], torch.arange(columns)
     assert torch.equal(reverse.listens(j[:, None], i.T), rule.listens(i, j).T)
-
-
-def test_rules_that_look_back_have_no_transposed_rule() -> None:
-    for rule in (Causal(), Strided(2), Window(1, sides="past"), Either(Itself(), Causal()), Both(Causal(), Itself())):
-        assert rule.transposed() is None
-
-
-def test_predicates_take_single_positions() -> None:
-    i, j = torch.tensor(3), torch.tensor(2)
-    for rule in [*RULES, Blocks((2, 3), (2, 3))]:
-        assert rule.listens(i, j).shape == ()
-        assert rule.listens(i, j).dtype == torch.bool
-
-
-def test_rules_are_values() -> None:
-    for rule in [*RULES, Blocks((1, 2), (1, 2))]:
-        again = pickle.loads(pickle.dumps(rule))  # noqa: S301 - our own bytes
-        assert again == rule
-        assert hash(again) == hash(rule)
-    assert Blocks((1, 2), (1, 2)) != Blocks((2, 1), (1, 2))
-
-
-def test_extents_meet() -> None:
-    small, large = Blocks((2,), (3,)), Blocks((4,), (2,))
-    assert Either(small, Complete()).extent == Both(Complete(), small).extent == (2, 3)
-    assert Both(small, large).extent == (2, 2)
-    assert Either(Itself(), Complete()).extent is None

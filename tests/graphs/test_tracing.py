@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, aggregate, collect, radius_graph
-from edgewise.graphs.tracing import constant, is_real, is_traced, is_transformed, plain, untransformed
+from edgewise.graphs.tracing import constant, is_real, is_traced, is_transformed, untransformed
 from edgewise.kernels import ends
 
 N = 12
@@ -24,21 +24,6 @@ def test_transforms_are_noticed_while_they_last():
     look(torch.ones(2))
     inside, outside = (True, True, False), (False, False, True)
     assert noticed == [inside, outside, inside, outside, outside, outside]
-
-
-def test_integers_are_plain_again():
-    seen = []
-
-    def keep(x):
-        wrapped = (x > 0).long() + 1
-        seen.append(plain((wrapped, 3)))
-        return x.sum()
-
-    torch.func.grad(keep)(torch.tensor([1.0, -1.0]))
-    ((index, three),) = seen
-    assert index.tolist() == [2, 1]
-    assert three == 3
-    assert index.data_ptr()
 
 
 def test_a_graph_built_inside_a_transform_is_a_plain_graph():

@@ -442,7 +442,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     f"{_GRAPHS}.spectral.hops": hops,
     f"{_GRAPHS}.spectral.component_spectra": _refused("the spectrum of a graph by rule"),
     f"{_GRAPHS}.spectral.path_edges": _refused("a shortest path"),
-    f"{_GRAPHS}.cliques.clique_counts": _refused("the number of cliques of a graph by rule"),
+    f"{_GRAPHS}.regular.clique_counts": _refused("the number of cliques of a graph by rule"),
     f"{_LAYERS}.graph.graph_attention.kernel_pairs": kernel_pairs,
     f"{_LAYERS}.graph.graph_attention.counted_pairs": _refused("the multiplicity of pairs"),
     f"{_LAYERS}.graph.sage.reading_order": _refused("the order in which a recurrent network reads neighbours"),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from edgewise.errors import ExportError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.regular import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra
 
 
@@ -87,7 +87,7 @@ PRECOMPUTED = {
     "edgewise.graphs.make.spectral.component_spectra": Precomputed(
         cached(component_spectra), _of_nodes, _spectrum, spectra
     ),
-    "edgewise.graphs.make.cliques.clique_counts": Precomputed(
+    "edgewise.graphs.make.regular.clique_counts": Precomputed(
         cached(clique_counts), lambda counts: {"cliques": counts}, lambda given: given["cliques"], cliques
     ),
 }

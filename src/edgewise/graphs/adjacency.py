@@ -284,18 +284,6 @@ class Adjacency:
         pairs = self.receivers * senders + self.senders
         return lowering.counts(pairs, receivers * senders).view(receivers, senders)
 
-    def block_counts(self, block: int) -> Tensor:
-        """How many edges lie in each tile of block x block pairs: int64 [ceil(I / block), ceil(J / block)].
-
-        >>> from edgewise.graphs import Graph
-        >>> Graph.from_csr([0, 1, 3], [2, 0, 1], num_senders=3).block_counts(2).tolist()
-        [[2, 1]]
-        """
-        block, shape = checks.whole_number(block, "block", least=1), (self.num_receivers, self.num_senders)
-        if self.rule is None and self._ranges is None:
-            return lowering.block_counts_of_edges(self.receivers, self.senders, shape, block)
-        return lowering.block_counts_of_ranges(self._intervals(), shape, block)
-
     @derived
     def sizes(self) -> Tensor:
         """Nodes of each member of a batch, int64 [G]; [I] for a single graph. Where I and J differ: receivers."""

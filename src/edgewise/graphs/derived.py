@@ -136,13 +136,6 @@ class PerTensor(Generic[P, T]):
         found = entries.get(key)
         return found[2] if found is not None and _holds(found, stamp, tensors) else None
 
-    def put(self, value: T, /, *args: Any) -> None:
-        """Let this be the value for these arguments, for as long as none of the tensors is written in place."""
-        tensors = [t for t in args if isinstance(t, Tensor)]
-        if not is_traced() and not any(t.is_inference() for t in tensors):
-            entries, key, stamp = self._place(args, tensors)
-            entries[key] = (stamp, [ref(t) for t in tensors], value)
-
     def _place(self, args: Any, tensors: list[Tensor]) -> tuple[dict[Any, Entry[T]], Hashable, list[Any]]:
         """The values that lie with the first tensor, the key of these arguments, and what changes with a write."""
         key = tuple([id(t) if isinstance(t, Tensor) else t for t in args])
@@ -171,8 +164,7 @@ def per_tensor(build: Callable[P, T]) -> PerTensor[P, T]:
     """A function of tensors, the first argument among them, and of hashable arguments, computed once for each of them.
 
     The value lies with the first tensor and goes with it. It is computed anew where a tensor was written in place, is
-    another one now, or is traced. The value must hold none of the tensors, or they would never go. A value that
-    follows more cheaply from elsewhere is `put` there.
+    another one now, or is traced. The value must hold none of the tensors, or they would never go.
 
     Example
         >>> @per_tensor
@@ -186,9 +178,5 @@ def per_tensor(build: Callable[P, T]) -> PerTensor[P, T]:
         >>> total(x.mul_(2), 2)
         computed
         12.0
-        >>> y = torch.ones(2)
-        >>> total.put(4.0, y, 2)
-        >>> total(y, 2)
-        4.0
     """
     return PerTensor(build)

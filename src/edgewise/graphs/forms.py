@@ -232,32 +232,3 @@ def distinct_edges(offsets: Tensor, senders: Tensor) -> tuple[Tensor, Tensor] | 
     distinct = senders.new_empty(library.count_distinct(*graph))
     library.keep_distinct(*graph, distinct.data_ptr())
     return new_offsets, distinct
-
-
-def block_counts_of_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int], block: int) -> Tensor:
-    """Edges in each block x block tile, in O(E + tiles)."""
-    rows, columns = (-(-size // block) for size in shape)
-    return counts(receivers // block * columns + senders // block, rows * columns).view(rows, columns)
-
-
-def block_counts_of_ranges(chunks: Iterator[Intervals], shape: tuple[int, int], block: int) -> Tensor:
-    """Edges in each block x block tile, in O(I * R + tiles), without edges.
-
-    The interval [s, t) has max(0, B - s) - max(0, B - t) senders below B, and summed over the receivers of a row of
-    tiles, sum_s max(0, B - s) = B * #{s < B} - sum{s : s < B}. So two histograms over tiles are enough.
-    """
-    rows, columns = (-(-size // block) for size in shape)
-    width = columns + 1  # one more, for intervals that stop at J
-    number = total = torch.zeros(rows * width, dtype=torch.int64)
-    first = 0
-    for starts, stops in chunks:
-        row = torch.arange(first, first + starts.shape[0], device=starts.device)[:, None] // block
-        first += starts.shape[0]
-        number, total = number.to(starts.device), total.to(starts.device)
-        for sign, bound in ((1, starts), (-1, stops)):
-            tile = (row * width + bound // block).flatten()
-            number = number.index_add(0, tile, torch.full_like(tile, sign))
-            total = total.index_add(0, tile, sign * bound.flatten())
-    number, total = (h.view(rows, width)[:, :columns].cumsum(1) for h in (number, total))
-    below = torch.arange(1, columns + 1, device=number.device) * block * number - total
-    return below.diff(dim=1, prepend=torch.zeros_like(below[:, :1]))

@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from edgewise.graphs import Partition
-from edgewise.graphs.partition.heads import by_heads, by_rows
-from edgewise.graphs.partition.ring import Ring
+from edgewise.graphs.partition.halo import Ring, by_heads, by_rows
 from edgewise.kernels.call import Attend, Call
 from edgewise.kernels.operator.gradients import in_own_dtypes
 from edgewise.kernels.operator.layout import flat, unflat, wide

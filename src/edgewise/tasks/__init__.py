@@ -15,6 +15,8 @@ from edgewise.tasks.core.task import Task as Task
 from edgewise.tasks.graphs.clouds import clouds as clouds
 from edgewise.tasks.graphs.generation import GraphGeneration as GraphGeneration
 from edgewise.tasks.graphs.generation import graph_generation as graph_generation
+from edgewise.tasks.graphs.isomorphism import isomorphism as isomorphism
+from edgewise.tasks.graphs.isomorphism import skip_links as skip_links
 from edgewise.tasks.graphs.molecules import molecules as molecules
 from edgewise.tasks.graphs.musk import BagClassification as BagClassification
 from edgewise.tasks.graphs.musk import Bags as Bags
@@ -35,8 +37,6 @@ from edgewise.tasks.images.mnist import mnist_rotated as mnist_rotated
 from edgewise.tasks.images.reconstruction import ImageReconstruction as ImageReconstruction
 from edgewise.tasks.images.reconstruction import digits_reconstruction as digits_reconstruction
 from edgewise.tasks.images.reconstruction import mnist_reconstruction as mnist_reconstruction
-from edgewise.tasks.isomorphism.classification import isomorphism as isomorphism
-from edgewise.tasks.isomorphism.classification import skip_links as skip_links
 from edgewise.tasks.links.choices import own_choices as own_choices
 from edgewise.tasks.links.choices import tastes as tastes
 from edgewise.tasks.links.kinship import kinship as kinship
@@ -55,6 +55,7 @@ from edgewise.tasks.nodes.classification import Nodes as Nodes
 from edgewise.tasks.nodes.curve import CurveRegression as CurveRegression
 from edgewise.tasks.nodes.curve import curve as curve
 from edgewise.tasks.nodes.karate import karate as karate
+from edgewise.tasks.nodes.planted import bibliography as bibliography
 from edgewise.tasks.nodes.planted import planted as planted
 from edgewise.tasks.nodes.regression import NodeRegression as NodeRegression
 from edgewise.tasks.nodes.sampled import SampledNodes as SampledNodes
@@ -74,8 +75,8 @@ from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces as Ene
 from edgewise.tasks.particles.molecular_dynamics import molecular_dynamics as molecular_dynamics
 from edgewise.tasks.particles.nbody import Forecast as Forecast
 from edgewise.tasks.particles.nbody import nbody as nbody
-from edgewise.tasks.particles.rollout import Rollout as Rollout
-from edgewise.tasks.particles.rollout import Scene as Scene
+from edgewise.tasks.particles.simulation import Rollout as Rollout
+from edgewise.tasks.particles.simulation import Scene as Scene
 from edgewise.tasks.particles.simulation import Simulation as Simulation
 from edgewise.tasks.slides.classification import SlideClassification as SlideClassification
 from edgewise.tasks.slides.classification import Slides as Slides
@@ -97,7 +98,6 @@ from edgewise.tasks.text.smiles import masked_smiles as masked_smiles
 from edgewise.tasks.text.smiles import smiles as smiles
 from edgewise.tasks.text.translation import Translation as Translation
 from edgewise.tasks.text.translation import multi30k as multi30k
-from edgewise.tasks.typed.bibliography import bibliography as bibliography
 
 TASKS: dict[str, Callable[..., Task]] = {
     name.replace("_", "-"): task for name, task in tuple(globals().items()) if isinstance(task, FunctionType)

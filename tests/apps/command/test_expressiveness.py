@@ -9,7 +9,7 @@ from edgewise import ConfigError, Graph, complete
 from edgewise.apps.command import expressiveness
 from edgewise.apps.command.expressiveness import Verdict, build, judge
 from edgewise.apps.command.main import main
-from edgewise.tasks.isomorphism.families import FAMILIES, Family
+from edgewise.tasks.graphs.isomorphism import FAMILIES, Family
 
 
 def judged(name: str, models: Sequence[nn.Module], relabellings: int = 2) -> Verdict:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, complete
-from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.regular import clique_counts
 
 
 def test_a_complete_graph_has_every_subset():

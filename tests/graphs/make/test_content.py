@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, causal, complete, strided, window
-from edgewise.graphs import alike, clusters, draw, is_causal, laid_out
+from edgewise.graphs import alike, clusters, is_causal
 
 GRAPHS = {
     "complete": complete(12),
@@ -26,10 +26,18 @@ def by_edges(graph: Graph) -> Graph:
 FORMS = {"as it is": lambda graph: graph, "by edges": by_edges}
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("loops", [True, False])
-@pytest.mark.parametrize("chunk", [1, 2, 20])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    ("name", "chunk", "loops", "form"),
+    [
+        ("complete", 1, True, "as it is"),
+        ("causal", 2, False, "by edges"),
+        ("causal", 20, True, "as it is"),
+        ("window", 2, True, "by edges"),
+        ("strided", 1, False, "as it is"),
+        ("batch", 2, True, "as it is"),
+        ("blocks", 1, False, "by edges"),
+    ],
+)
 def test_alike_is_its_definition(name, chunk, loops, form):
     graph, labels = GRAPHS[name], torch.randint(3, (2, 3, 12))  # two sequences, three rounds
     found = alike(FORMS[form](graph), labels, labels, chunk, loops).among_nodes(72, 72).dense_mask()
@@ -70,9 +78,10 @@ def test_later_nodes_do_not_change_whom_earlier_ones_hear():
     assert not torch.equal(first[25:], second[25:])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("size", [1, 3, 6, 20])
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize(
+    ("name", "size", "form"),
+    [*(zip(GRAPHS, (1, 3, 6, 20, 3, 6), ("as it is", "by edges") * 3, strict=True)), ("causal", 20, "as it is")],
+)
 def test_clusters_are_their_definition(name, size, form):
     graph, near_i, near_j = GRAPHS[name], torch.randn(2, 3, 12), torch.randn(2, 3, 12)
     found = clusters(FORMS[form](graph), near_i, near_j, size)
@@ -120,21 +129,6 @@ def test_content_keeps_to_ranges_where_the_graph_has_them():
 )
 def test_which_graphs_are_causal(graph, expected):
     assert is_causal(graph) is expected
-
-
-def test_rows_have_a_multiple_of_at_least_one():
-    with pytest.raises(GraphError, match="multiple must be at least 1, not 0"):
-        laid_out(torch.tensor([2, 3]), multiple=0)
-
-
-def test_members_are_laid_out_in_rows():
-    assert laid_out(torch.tensor([1, 3]), multiple=2).tolist() == [[0, 4, 4, 4], [1, 2, 3, 4]]
-    assert laid_out(torch.tensor([], dtype=torch.int64)).shape == (0, 0)
-
-
-def test_a_cluster_drawn():
-    near = torch.tensor([[[3.0, 2.0, 1.0, 0.0]]])
-    assert draw(clusters(causal(4), near, near, size=3).among_nodes(4, 4)).split() == ["#...", "##..", "###.", "...."]
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 4), (1, 5), (1, 2, 5)])

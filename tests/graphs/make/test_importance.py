@@ -6,7 +6,7 @@ import torch
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph, importance, sample_layers
 
-DRAWS = 1000
+DRAWS = 300
 
 
 def skewed() -> tuple[Graph, torch.Tensor, torch.Tensor]:
@@ -45,45 +45,6 @@ def test_the_estimate_is_unbiased_and_has_the_variance_of_its_formula(power: flo
     error = (found.mean(0) - expected).abs()
     assert (error <= 4 * (variance / DRAWS).sqrt() + 1e-12).all()  # nine of them: 4 standard errors
     assert torch.allclose(found.var(0), variance, rtol=0.4, atol=1e-9)
-
-
-def test_the_variance_of_even_and_important_draws_compared() -> None:
-    """Summed over receivers, for features of one length: p = 1 has the least variance, and p = 2 that of even draws.
-
-    Where a sender's features grow with its weight, p = 2 has less than even draws.
-    """
-    graph, weight, _ = skewed()
-    A = torch.zeros(12, 12, dtype=torch.float64)
-    A[graph.receivers, graph.senders] = weight
-    column = A.square().sum(0)
-    heard = column > 0
-
-    def spread(power: float, squares: torch.Tensor) -> float:
-        return float((column * squares)[heard].div(importance(graph, weight, power)[heard]).sum())
-
-    one = torch.ones(12, dtype=torch.float64)
-    assert spread(2, one) == pytest.approx(spread(0, one), rel=1e-12)
-    assert spread(1, one) < 0.9 * spread(2, one)
-    assert spread(2, column) < 0.75 * spread(0, column)
-
-
-def test_importance_is_the_norm_of_each_column() -> None:
-    graph, weight, _ = skewed()
-    A = torch.tensor(graph.to_scipy(weight).toarray())
-    for power in (1.0, 2.0):
-        norm = A.norm(dim=0) ** power
-        torch.testing.assert_close(importance(graph, weight, power), norm / norm.sum(), rtol=1e-12, atol=0)
-
-
-def test_several_layers_hang_together() -> None:
-    graph, weight, _ = skewed()
-    sample = sample_layers(graph, weight, importance(graph, weight), [1, 2], [4, 8])
-    first, last = sample.graphs
-    assert last.num_receivers == 2
-    assert last.num_senders == first.num_receivers <= 4
-    assert first.num_senders == len(sample.nodes) <= 8
-    assert [len(w) for w in sample.weights] == [first.num_edges, last.num_edges]
-    assert sample.nodes.unique().tolist() == sample.nodes.tolist()
 
 
 def test_the_generator_decides_and_nodes_without_chance_are_never_drawn() -> None:
@@ -131,12 +92,3 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         sample_layers(graph, weight, chance, [0], [0])
     with pytest.raises(GraphError, match="same nodes"):
         sample_layers(Graph.from_edge_index([[0], [0]], 2, 1), torch.ones(1), torch.ones(2), [0], [1])
-
-
-def test_a_sample_moves_to_a_device_whole() -> None:
-    graph, weight, chance = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], 3), torch.ones(3), torch.ones(3)
-    sample = sample_layers(graph, weight, chance, [0], [2, 2], torch.Generator().manual_seed(0))
-    moved = sample.to("cpu")
-    assert torch.equal(moved.nodes, sample.nodes) and len(moved.graphs) == len(moved.weights) == 2
-    for part in zip(moved.graphs, sample.graphs, moved.weights, sample.weights, strict=True):
-        assert torch.equal(part[0].edge_index(), part[1].edge_index()) and torch.equal(part[2], part[3])

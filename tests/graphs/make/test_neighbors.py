@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 
-import numpy
 import pytest
 import torch
 
@@ -60,13 +59,6 @@ def test_ties_go_by_index(k: int, loops: bool) -> None:
             k_nearest(points, k, points + 0.5).dense_mask(),
             brute_k_nearest(distances(points + 0.5, points), k, False, False),
         )
-
-
-def test_ties_are_resolved_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbors, "AT_ONCE", 16)
-    points = torch.cat([torch.zeros(9, 2), torch.randn(12, 2)])
-    expected = brute_k_nearest(distances(points, points), 3, True, False)
-    assert torch.equal(k_nearest(points, 3).dense_mask(), expected)
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -150,23 +142,6 @@ def test_points_without_rows_of_numbers_are_refused(
         pattern(points)
 
 
-def test_a_cell_that_is_learned_is_read_as_it_is() -> None:
-    line, cell = torch.tensor([[0.0], [1.0], [3.0]]), torch.tensor(3.5, requires_grad=True)
-    assert k_nearest(line, 1, cell=cell) == k_nearest(line, 1, cell=3.5)
-
-
-def test_a_cell_may_be_one_length_for_all_axes() -> None:
-    points = torch.rand(10, 3)
-    assert k_nearest(points, 3, cell=1.0) == k_nearest(points, 3, cell=[1.0, 1.0, 1.0])
-    assert k_nearest(points, 3, cell=math.inf) == k_nearest(points, 3)
-    assert radius_graph(points, 100.0, cell=math.inf) == radius_graph(points, 100.0)
-
-
-def test_points_on_the_border_of_the_cell_are_wrapped_inside() -> None:
-    points = torch.tensor([[-1e-20], [0.0], [1.0], [0.5], [7.0]], dtype=torch.float64)
-    assert radius_graph(points, 0.1, cell=1.0).in_degrees().tolist() == [3, 3, 3, 0, 3]
-
-
 def test_the_radius_must_fit_the_cell() -> None:
     points = torch.rand(4, 2)
     assert radius_graph(points, 0.49, cell=[1.0, 3.0]).num_receivers == 4
@@ -181,18 +156,6 @@ def test_no_points() -> None:
     assert k_nearest(nothing, 3, some).num_edges == radius_graph(nothing, 1.0, some).num_edges == 0
     assert k_nearest(some, 3, nothing).num_receivers == radius_graph(some, 1.0, nothing).num_receivers == 0
     assert k_nearest(some, 0).num_edges == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64])
-def test_points_of_any_real_type(dtype: torch.dtype) -> None:
-    points = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]]).to(dtype)
-    assert k_nearest(points, 1).senders.tolist() == [2, 0, 0]
-    assert radius_graph(points.tolist(), 1).edge_index().tolist() == [[2, 0], [0, 2]]
-    assert k_nearest(numpy.array(points.tolist()), 1).senders.tolist() == [2, 0, 0]
-
-
-def test_points_may_require_gradients() -> None:
-    assert k_nearest(torch.rand(4, 2, requires_grad=True), 2).num_edges == 8
 
 
 @pytest.mark.parametrize("loops", [True, False])
@@ -216,7 +179,7 @@ def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
 def test_ties_are_those_of_a_graph_alone_where_distances_round(dimensions, loops, monkeypatch) -> None:
     """Tenths, whose distances differ in the last bit by how they are computed."""
     monkeypatch.setattr(neighbors, "AT_ONCE", 50)  # the ties of four points at a time
-    for seed in range(20):
+    for seed in range(5):
         draw = torch.Generator().manual_seed(seed)
         points = torch.randint(4 if dimensions < 4 else 2, (24, dimensions), generator=draw).double() / 10 + 0.1
         found = k_nearest_in_members(points, torch.tensor([12, 12]), 3, loops)

@@ -3,10 +3,18 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError
-from edgewise.graphs.make.cliques import clique_counts
-from edgewise.graphs.make.regular import biplanes, chang, circulant, quadrangles, rook, shrikhande, strongly_regular_25
+from edgewise.graphs.make.regular import (
+    biplanes,
+    chang,
+    circulant,
+    clique_counts,
+    quadrangles,
+    rook,
+    shrikhande,
+    strongly_regular_25,
+)
 from edgewise.graphs.refinement import refinement_classes
-from edgewise.tasks.isomorphism.families import NODES, SKIPS
+from edgewise.tasks.graphs.isomorphism import NODES, SKIPS
 
 STRONGLY_REGULAR = [
     # graphs, nodes, neighbours, common to neighbours, common to others
@@ -44,35 +52,6 @@ def test_no_two_are_isomorphic_by_their_cliques(graphs):
     assert len({cliques(graph) for graph in graphs}) == len(graphs)
 
 
-def test_the_fifteen_are_those_of_mckays_list(data):
-    listed = networkx.read_graph6(data("expressiveness") / "sr251256.g6")
-    assert {cliques(Graph.from_networkx(graph)) for graph in listed} == set(map(cliques, strongly_regular_25()))
-
-
-def test_the_quadrangles_differ_in_how_many_nodes_are_next_to_all_that_are_next_to_two():
-    """The hyperbolic line of two points that are not collinear: 4 of them for one quadrangle, 2 for its dual."""
-    found = []
-    for graph in quadrangles():
-        a = graph.dense_mask() | torch.eye(40, dtype=torch.bool)
-        other = int((~a[0]).nonzero()[0])
-        both = a[0] & a[other]
-        found.append(int(a[both].all(0).sum()))
-    assert sorted(found) == [2, 4]
-
-
-def test_the_quadrangles_satisfy_the_4_vertex_condition():
-    """How many links there are among the common neighbours of two nodes depends on whether they are neighbours."""
-    links = []
-    for graph in quadrangles():
-        a = graph.dense_mask().double()
-        common = a[:, None] * a  # common[i, j] marks the neighbours of both
-        among = torch.einsum("ijk,kl,ijl->ij", common, a, common)
-        eye = torch.eye(40, dtype=torch.bool)
-        links.append([among[a.bool()].unique().tolist(), among[~a.bool() & ~eye].unique().tolist()])
-    assert links[0] == links[1]
-    assert [len(values) for values in links[0]] == [1, 1]
-
-
 def test_the_biplanes_are_distance_regular_and_their_designs_differ_in_rank():
     ranks = []
     for graph in biplanes():
@@ -106,8 +85,3 @@ def test_circulants_are_networkxs(skip):
 def test_steps_that_make_no_circulant_are_refused(steps):
     with pytest.raises(GraphError, match="less than half of 6"):
         circulant(6, steps)
-
-
-def test_graphs_without_edges_or_nodes() -> None:
-    assert circulant(6, ()) == Graph.from_edge_index([[], []], 6)
-    assert rook(0) == Graph.from_edge_index([[], []], 0)

@@ -88,17 +88,6 @@ def test_samples_of_small_graphs(either: str, weighted: bool) -> None:
             check(graph, seeds, fanouts, sample, weight)
 
 
-@pytest.mark.parametrize("fanouts", [[10, 10], [60, 5], [-1, 3], [3, 500]])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_samples_of_a_large_graph(either: str, weighted: bool, fanouts: list[int]) -> None:
-    graph = large_graph()
-    seeds = torch.randperm(graph.num_receivers, generator=seeded(0))[:300]
-    weight = torch.rand(graph.num_edges, generator=seeded(1), dtype=torch.float64) if weighted else None
-    for seed in range(3):
-        sample = sample_neighbors(graph, seeds, fanouts, seeded(seed), weight)
-        check(graph, seeds, fanouts, sample, weight)
-
-
 def test_all_neighbours_of_everyone_are_the_graph(either: str) -> None:
     graph = large_graph(3000, 200)
     sample = sample_neighbors(graph, torch.arange(200), [-1])
@@ -117,12 +106,6 @@ def test_the_generator_decides_the_draw(either: str) -> None:
     default = sample_neighbors(graph, seeds, [5, 5])
     torch.manual_seed(4)
     assert equal(default, sample_neighbors(graph, seeds, [5, 5]))
-
-
-def test_the_hops_are_drawn_independently(either: str) -> None:
-    graph = complete(40)
-    sample = sample_neighbors(graph, [0], [3, 3], seeded(0))
-    assert not sample.edges[1].sort().values.equal(sample.edges[0][:3].sort().values)
 
 
 @compiled
@@ -212,15 +195,6 @@ def test_neighbours_are_drawn_by_weight(either: str, dtype: torch.dtype) -> None
     assert chi_square(counts, chances) < 27  # 5 degrees of freedom
 
 
-def test_a_sample_serves_a_backward_pass(either: str) -> None:
-    graph = large_graph(3000, 200)
-    with torch.inference_mode():
-        sample = sample_neighbors(graph, [1, 2, 3], [4])
-    x = torch.ones(len(sample.nodes), requires_grad=True)
-    x[sample.graphs[0].senders].sum().backward()
-    assert x.grad is not None
-
-
 RING = Graph.from_edge_index([[0, 1, 2, 3], [1, 2, 3, 0]], num_nodes=4)
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"seeds": [0, 4]}, "seed 1: node 4 is out of range: the graph has 4 nodes"),
@@ -247,17 +221,6 @@ def test_what_is_refused(either: str, wrong: dict[str, Any], message: str) -> No
     with pytest.raises((GraphError, ShapeError), match=re.escape(message)):
         sample_neighbors(**arguments)
     check(RING, torch.tensor([2]), [1, 1], sample_neighbors(RING, [2], [1, 1]))  # the next sample is right again
-
-
-def test_a_sample_moves_to_a_device_whole() -> None:
-    sample = sample_neighbors(complete(5), [0, 3], [2, 2], seeded(0))
-    assert equal(sample.to("cpu"), sample)
-
-
-def test_weights_are_a_tensor_where_the_graph_is() -> None:
-    for weight, message in (([1.0] * 25, "must be a tensor"), (torch.ones(25, device="meta"), "weight is on meta")):
-        with pytest.raises(GraphError, match=message):
-            sample_neighbors(complete(5), [0], [2], weight=weight)  # type: ignore[arg-type]
 
 
 @compiled

@@ -40,13 +40,6 @@ def test_nodes_are_numbered_part_by_part_and_edges_follow(metis):
     assert arranged(graph, 3) is by
 
 
-def test_metis_reads_both_directions_and_no_self_loops(metis):
-    arranged(square(), 3)
-    assert metis["parts"] == 3
-    assert metis["starts"] == [0, 3, 7, 9, 12]
-    assert metis["adjacent"] == [1, 2, 2, 0, 3, 3, 3, 0, 0, 1, 1, 1]
-
-
 def test_a_batch_is_arranged_with_its_features_and_targets(metis):
     graph = square()
     x, e = torch.arange(4.0)[:, None], torch.arange(7.0)[:, None]

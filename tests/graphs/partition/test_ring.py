@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise.graphs.partition.halo import Halo
-from edgewise.graphs.partition.ring import Ring
+from edgewise.graphs.partition.halo import Halo, Ring
 
 
 class Late:

@@ -14,27 +14,11 @@ def test_pairs_side_by_side_are_drawn():
     assert draw(pairs.cross).split() == ["##...", "##...", "##...", "..###"]
 
 
-def test_each_member_of_a_batch_starts_at_position_0():
-    pairs = EncoderDecoderGraph.of([2, 3], [3, 1])
-    assert pairs.encoder.sizes.tolist() == [2, 3]
-    assert pairs.decoder.sizes.tolist() == [3, 1]
-
-
 def test_nothing_is_written_out():
     """A batch of complete graphs stays a rule, and one of causal graphs a range per receiver."""
     pairs = EncoderDecoderGraph.of([5, 4], [3, 6])
     assert pairs.encoder.rule is not None and pairs.cross.rule is not None
     assert pairs.decoder.ranges() is not None and "senders" not in vars(pairs.decoder)
-
-
-def test_an_empty_source_is_heard_by_nobody():
-    pairs = EncoderDecoderGraph.of([0, 2], [1, 1])
-    assert pairs.cross.dense_mask().tolist() == [[False, False], [True, True]]
-
-
-def test_all_three_graphs_move_together():
-    there = EncoderDecoderGraph.of([1], [1]).to("meta")
-    assert {graph.device for graph in (there.encoder, there.decoder, there.cross)} == {torch.device("meta")}
 
 
 @pytest.mark.parametrize("lengths", [([], []), ([1], [1, 2])])

@@ -4,14 +4,8 @@ import copy
 
 import pytest
 
-from edgewise.graphs import PATTERNS, Graph, bipartite, blocks, causal, complete, grid, strided, window
+from edgewise.graphs import Graph, bipartite, blocks, causal, complete, grid, strided, window
 from graphs.examples import PATTERNED
-
-
-def test_the_table_holds_the_functions() -> None:
-    names = {"complete", "causal", "window", "blocks", "strided", "fixed", "grid", "squares", "disc", "bipartite"}
-    assert set(PATTERNS) == names
-    assert all(function.__name__ == name for name, function in PATTERNS.items())
 
 
 @pytest.mark.parametrize("graph", PATTERNED, ids=str)

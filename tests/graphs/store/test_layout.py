@@ -3,7 +3,6 @@
 import copy
 import json
 import pickle
-import time
 from pathlib import Path
 
 import pytest
@@ -47,14 +46,6 @@ def test_a_store_that_was_opened_by_a_relative_path_is_found_from_elsewhere(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert pickle.loads(state) == in_memory()  # noqa: S301 - our own
-
-
-def test_opening_reads_no_edges(store: Path) -> None:
-    began = time.perf_counter()
-    graph = Graph.open(store)
-    assert graph.num_edges == 3000
-    assert "senders" not in vars(graph)
-    assert time.perf_counter() - began < 0.5
 
 
 def test_what_lists_all_edges_of_a_huge_graph_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,20 +115,6 @@ def test_a_manifest_of_somebody_else(store: Path, change: dict[str, object], mes
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(DataError, match=message):
         Graph.open(store)
-
-
-def test_a_folder_that_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"is no store: it has no manifest\.json"):
-        Graph.open(tmp_path)
-
-
-def test_a_store_without_edges(tmp_path: Path) -> None:
-    from edgewise.data import build_store
-
-    build_store(tmp_path / "store", [], 4)
-    graph = Graph.open(tmp_path / "store")
-    assert (graph.num_receivers, graph.num_edges) == (4, 0)
-    assert graph.edge_index().equal(torch.empty(2, 0, dtype=torch.int64))
 
 
 ROWS, SENDERS = torch.tensor([0, 0, 1]), torch.zeros(1, dtype=torch.int32)  # of two nodes and one edge

@@ -16,8 +16,7 @@ from graphs.store.stores import NODES, labelled
 compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("cache", [0, 100, 3000, 10**6])
+@pytest.mark.parametrize(("dtype", "cache"), [(torch.float32, 0), (torch.float16, 100), (torch.bfloat16, 3000)])
 @pytest.mark.parametrize("library", [pytest.param(True, marks=compiled), False])
 def test_the_same_rows_whatever_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, cache: int, library: bool

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from edgewise import Graph, complete
-from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.regular import clique_counts
 from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
 from edgewise.layers import (
     CliqueEncoding,

@@ -6,7 +6,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
 from edgewise.tasks import Batch, digits
-from edgewise.tasks.core.classification import Objective, class_probabilities, classification_score
+from edgewise.tasks.core.classification import Objective, classification_score
 
 TARGET = torch.tensor([2, 0, 1, 1])
 
@@ -41,17 +41,6 @@ def test_the_loss_is_its_formula(objective: Objective, written) -> None:
     assert torch.allclose(objective.loss(o, TARGET, "sum"), 4 * expected)
     batch = Batch(complete(1), torch.zeros(4, 1), TARGET)
     assert classification_score(o, batch, objective)["loss"].item() == pytest.approx(4 * expected.item())
-
-
-def test_probabilities_sum_to_one_and_rank_as_the_outputs_do() -> None:
-    for objective in (Objective(), Objective(temperature=0.1), Objective("squared")):
-        p = objective.probabilities(outputs())
-        assert torch.allclose(p.sum(-1), torch.ones(4, dtype=torch.float64))
-        assert torch.equal(p.argmax(-1), outputs().argmax(-1))
-    near = torch.tensor([-0.25, 0.75, 0.25])
-    assert class_probabilities(near, ("a", "b", "c"), Objective("squared")) == pytest.approx(
-        {"b": 0.75, "c": 0.25, "a": 0.0}, abs=1e-9
-    )
 
 
 @pytest.mark.parametrize(

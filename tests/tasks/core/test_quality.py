@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import precision_recall_fscore_support
 
 from edgewise.apps.command.main import main
-from edgewise.tasks.core.quality import BINS, WORST, Quality, worst
+from edgewise.tasks.core.classification import BINS, Quality
 
 
 def test_precision_recall_and_f1_are_those_of_scikit_learn() -> None:
@@ -46,13 +46,6 @@ def test_a_class_without_examples_or_predictions_has_no_figure() -> None:
     assert classes["c"] == {"count": 0, "precision": None, "recall": None, "f1": None}
 
 
-def test_the_largest_errors_come_first() -> None:
-    measured = torch.arange(20.0)
-    predicted = measured + torch.tensor([0.0, -5.0] + [0.1] * 17 + [3.0])
-    made = list(worst(predicted, measured))
-    assert len(made) == WORST and [place for place, *_ in made[:2]] == [1, 19] and made[0] == (1, -4.0, 1.0)
-
-
 def test_evaluate_prints_and_writes_them(tmp_path, capsys) -> None:
     assert main(["train", "karate", "--train.steps", "2", "--run", str(tmp_path / "run")]) == 0
     capsys.readouterr()
@@ -63,18 +56,3 @@ def test_evaluate_prints_and_writes_them(tmp_path, capsys) -> None:
     assert "precision" in out and "Mr. Hi" in out and "expected calibration error" in out
     written = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
     assert written["quality"] == quality and written["metric"] == "accuracy"
-
-
-def test_evaluate_names_the_examples_with_the_largest_errors(tmp_path, capsys) -> None:
-    (tmp_path / "nodes.csv").write_text("id,size,label\n" + "".join(f"n{n},{n},{n / 8}\n" for n in range(40)))
-    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"n{n},n{(n + 1) % 40}\n" for n in range(40)))
-    options = ["--task", "node-folder", "--task.folder", str(tmp_path), "--train.steps", "2"]
-    assert main(["train", "cora-gcn", *options, "--run", str(tmp_path / "run")]) == 0
-    capsys.readouterr()
-    assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
-    out = capsys.readouterr().out
-    rows = json.loads(out.splitlines()[-1])["quality"]["worst"]
-    assert len(rows) == 8 and all(row["example"].startswith("n") for row in rows)
-    assert all(row["measured"] == int(row["example"][1:]) / 8 for row in rows)
-    errors = [abs(row["predicted"] - row["measured"]) for row in rows]
-    assert errors == sorted(errors, reverse=True) and "largest errors" in out

@@ -10,9 +10,7 @@ from edgewise.errors import DataError
 from edgewise.graphs import complete
 from edgewise.tasks import GraphRegression, Graphs, NodeRegression, Nodes
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.regression import Regression, scale_of
-
-VALUES = torch.tensor([2.0, 8.0])
+from edgewise.tasks.core.regression import Regression
 
 
 class Values(Regression):
@@ -35,19 +33,6 @@ def test_loss_and_scores_are_those_of_the_equation() -> None:
     assert sums == {"loss": 13 / 4, "rmse": 13, "mae": 5, "count": 2}
     assert task.finish({"rmse": 6.25})["rmse"] == 2.5
     assert task.preprocessing() == {"value": "mean + deviation * y", "mean": 3.0, "deviation": 2.0}
-
-
-def test_values_that_are_all_the_same_have_the_deviation_one() -> None:
-    assert scale_of(torch.tensor([4.0, 4.0])) == (4.0, 1.0)
-    assert scale_of(torch.full((7,), 0.1, dtype=torch.float64))[1] == 1.0  # whose mean is rounded
-
-
-def test_a_column_of_values_is_compared_value_by_value() -> None:
-    task = Values(torch.tensor([[1.0], [5.0]]))
-    rows, column = (Batch(complete(2), torch.zeros(2, 1), t, torch.arange(2)) for t in (VALUES, VALUES[:, None]))
-    outputs = torch.tensor([[0.5], [1.0]])
-    assert task.loss(outputs, column) == task.loss(outputs, rows)
-    assert task.score(outputs, column) == task.score(outputs, rows)
 
 
 def test_values_in_a_column_are_those_of_nodes_and_of_graphs() -> None:

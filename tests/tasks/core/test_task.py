@@ -13,7 +13,7 @@ from edgewise.configuration import descriptions
 from edgewise.errors import ConfigError, GraphError
 from edgewise.graphs import PATTERNS, complete, grid, window
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.task import PatternChoice, given, lay
+from edgewise.tasks.core.task import PatternChoice, lay
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,6 @@ def test_lay_reads_a_functions_own_names(pattern, layout: tuple[int, ...], nodes
     assert lay(pattern, *layout).num_receivers == nodes
 
 
-def test_lay_reads_a_bound_choice() -> None:
-    bound = PatternChoice("grid", {"neighbors": 4}).build
-    assert lay(bound, 2, 2).num_edges == 12
-
-
 def test_lay_refuses_a_graph_of_another_size() -> None:
     with pytest.raises(GraphError, match="4 receivers and 4 senders for 5 positions"):
         lay(lambda n: complete(4), 5)
@@ -76,13 +71,6 @@ def test_lay_refuses_a_graph_of_another_size() -> None:
 def test_a_choice_that_cannot_be_is_named(make, match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         make()
-
-
-def test_given_is_none_or_the_choice_of_that_name() -> None:
-    assert given(None)
-    assert given(PatternChoice())
-    assert not given(PatternChoice("complete"))
-    assert not given(complete)
 
 
 def test_equal_choices_are_one_key() -> None:

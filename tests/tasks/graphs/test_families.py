@@ -2,9 +2,9 @@ import networkx
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, complete
-from edgewise.graphs.comparison import isomorphism_classes, random_alike, undirected
-from edgewise.tasks.graphs.families import FAMILIES, Communities, Grids, connected, draw_splits, family_named
+from edgewise import Graph
+from edgewise.graphs.comparison import isomorphism_classes, random_alike
+from edgewise.tasks.graphs.generation import FAMILIES, Grids, draw_splits
 
 
 def members(name: str, count: int, seed: int = 0) -> list[Graph]:
@@ -23,25 +23,6 @@ def test_members_are_valid_and_random_graphs_of_their_density_are_not(name, coun
     turned = [graph.permute(torch.randperm(graph.num_receivers)) for graph in drawn[:10]]
     assert [family.valid(graph) for graph in turned] == [family.valid(graph) for graph in drawn[:10]]
     assert drawn == members(name, count)
-
-
-def test_communities_are_linked_as_their_law_says():
-    """Over many graphs: 0.7 of the pairs within and 0.05 of those between, by the order in which nodes are drawn."""
-    drawn = members("communities", 300)
-    sizes = torch.tensor([graph.num_receivers for graph in drawn])
-    assert (int(sizes.min()), int(sizes.max())) == (12, 20)
-    corner = torch.stack([graph.dense_mask()[:6, :6] for graph in drawn]).double()  # the first six are one community
-    assert corner.sum() / (300 * 30) == pytest.approx(0.7, abs=0.02)
-    far = torch.stack([graph.dense_mask()[:6, -6:] for graph in drawn]).double()
-    assert far.mean() == pytest.approx(0.05, abs=0.01)
-
-
-def test_two_cliques_with_a_bridge_are_communities_and_one_clique_is_not():
-    cliques = Graph.batch([complete(7).remove_self_loops()] * 2)
-    bridged = cliques.union(undirected([[0], [7]], 14))
-    assert Communities().valid(bridged)
-    assert not Communities().valid(cliques)  # in two pieces
-    assert not Communities().valid(complete(14).remove_self_loops())
 
 
 def test_a_grid_is_known_by_its_shape_only():
@@ -66,16 +47,3 @@ def test_withheld_shapes_are_only_tested_on():
     assert [len(graphs) for graphs in splits.values()] == [40, 4, 60]
     assert not any(map(grids.withheld, splits["train"] + splits["valid"]))
     assert any(map(grids.withheld, splits["test"]))
-
-
-def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(ConfigError, match="communities"):
-        family_named("rings")
-    with pytest.raises(ConfigError, match="at least 10"):
-        draw_splits(Communities(), 5, 10, torch.Generator())
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_connected_is_what_networkx_says(seed):
-    network = networkx.gnp_random_graph(12, 0.18, seed=seed)
-    assert connected(Graph.from_networkx(network)) == networkx.is_connected(network)

@@ -3,15 +3,13 @@ import json
 import pytest
 import torch
 
-from edgewise import ConfigError, complete
-from edgewise.errors import DataError
-from edgewise.graphs import PATTERNS, links_of
+from edgewise import complete
+from edgewise.graphs import links_of
 from edgewise.graphs.comparison import random_alike
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import graph_generation
 from edgewise.tasks.core.abilities import Sampling
-from edgewise.tasks.graphs.generation import COLUMNS
-from edgewise.tasks.graphs.tokens import END, most_linked
+from edgewise.tasks.graphs.generation import COLUMNS, END
 
 TASK = graph_generation(train=30, test=20, draws=12)
 GRIDS = graph_generation("grids", train=20, test=20, draws=8)
@@ -66,25 +64,6 @@ def test_orders_are_new_in_training_and_stay_in_evaluation():
     assert all(torch.equal(a, b) for a, b in zip(ones, others, strict=True))
 
 
-def test_the_order_of_nodes_is_the_one_that_was_chosen():
-    task = graph_generation(train=30, test=20, draws=12, order="most-linked")
-    for graph in task.splits["train"][:5]:
-        sequence = task._write(graph, torch.Generator().manual_seed(4))
-        assert sequence == task.tokens.encode(graph, most_linked(graph, torch.Generator().manual_seed(4)))
-        assert sequence != TASK._write(graph, torch.Generator().manual_seed(4))
-    with pytest.raises(ConfigError, match="order"):
-        graph_generation(train=10, test=10, order="depth-first")  # type: ignore[arg-type]
-
-
-def test_what_is_written_is_read_back():
-    graph = TASK.splits["test"][0]
-    sequence = TASK.tokens.encode(graph, range(graph.num_receivers))
-    drawn = TASK.sample(Reciter(TASK, sequence), 3, temperature=0.0)
-    assert drawn == [graph] * 3
-    everybody = TASK.tokens.encode(complete(20), range(20))
-    assert TASK.sample(Reciter(TASK, everybody), 2, temperature=0.0) == [None, None]  # it ends too late
-
-
 def test_what_breaks_the_rules_has_no_chance():
     (drawn,) = TASK.sample(Reciter(TASK, [END, 1, 3, 2, 30]), 1)  # node 3 before node 2, then a link to node 10
     assert drawn is not None
@@ -101,13 +80,6 @@ def test_what_breaks_the_rules_has_no_chance():
     torch.testing.assert_close(loss, total / len(batch.x), rtol=1e-12, atol=0)
     found, wanted = (torch.autograd.grad(value, outputs)[0] for value in (loss, total / len(batch.x)))
     torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-15)
-
-
-def test_drawing_follows_from_the_seed():
-    model = small(GRIDS)
-    ones, others = (GRIDS.sample(model, 4, seed=seed) for seed in (0, 0))
-    assert ones == others
-    assert len(ones) == 4
 
 
 def test_scores_of_drawn_graphs_are_what_they_say():
@@ -129,32 +101,6 @@ def test_scores_of_drawn_graphs_are_what_they_say():
         assert random[name] > 0.005
     nothing = TASK.compare([None, None])
     assert (nothing["valid"], nothing["unique"], nothing["degree"]) == (0, 0, 2.0)
-
-
-def test_judging_is_for_the_test_split():
-    model = small(TASK)
-    assert TASK.judge(model, "valid", None, "cpu") == {}
-    assert 0 <= TASK.judge(model, "test", None, "cpu")["valid"] <= 1
-
-
-def test_a_prediction_is_a_graph_with_its_links():
-    graph = TASK.splits["test"][0]
-    sequence = TASK.tokens.encode(graph, range(graph.num_receivers))
-    answer = TASK.predict(Reciter(TASK, sequence), None, "7", "cpu")
-    assert (answer["nodes"], answer["links"]) == (graph.num_receivers, links_of(graph).T.tolist())
-    everybody = TASK.tokens.encode(complete(20), range(20))
-    assert TASK.predict(Reciter(TASK, everybody), None, "7", "cpu") == {"valid": False}
-    with pytest.raises(DataError, match="no seed"):
-        TASK.predict(small(TASK), None, "x", "cpu")
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="lets a token see"):
-        TASK.sequence_graph(PATTERNS["complete"])
-    with pytest.raises(ConfigError, match="draws"):
-        graph_generation(train=10, test=10, draws=0)
-    with pytest.raises(ConfigError, match="grids"):
-        graph_generation("rings", train=10, test=10)  # type: ignore[arg-type]
 
 
 class Alternating(torch.nn.Module):

@@ -9,8 +9,8 @@ import torch
 from scipy.io import savemat
 
 from edgewise.data.splits import dealt
-from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import complete, window
+from edgewise.errors import DataError
+from edgewise.graphs import complete
 from edgewise.models import Features, Transformer, TransformerSettings
 from edgewise.tasks import BagClassification, Bags, musk
 from edgewise.tasks.graphs.musk import read_bags
@@ -97,23 +97,6 @@ def test_features_are_standardised_by_the_training_bags_alone() -> None:
     torch.testing.assert_close(seen.std(0), torch.ones(2))
 
 
-def test_a_batch_is_one_disjoint_graph() -> None:
-    task = a_task()
-    batch = next(task.batches("train", 99))
-    assert batch.graph.sizes.tolist() == [SIZES[bag] for bag in task.graphs.splits["train"].tolist()]
-    assert batch.graph.num_edges == sum(SIZES[bag] ** 2 for bag in task.graphs.splits["train"].tolist())
-    alone = next(task.batches("train", 99, lambda n: window(n, 0)))
-    assert alone.graph.num_edges == batch.graph.num_receivers
-    assert task.loss(torch.zeros(batch.size, 2), batch).item() == pytest.approx(np.log(2), abs=1e-6)
-
-
-def test_train_batch_is_a_function_of_its_generator() -> None:
-    one, same, other = (a_task().train_batch(5, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one.target, same.target) and torch.equal(one.x, same.x)
-    assert len(one.x) != len(other.x) or not torch.equal(one.x, other.x)
-    assert one.size == 5 and a_task().train_batch(99, torch.Generator()).size == 10
-
-
 def test_a_bag_is_predicted_by_its_name() -> None:
     task = a_task()
     model = Transformer(
@@ -124,12 +107,6 @@ def test_a_bag_is_predicted_by_its_name() -> None:
     assert sum(answer["probabilities"].values()) == pytest.approx(1)
     with pytest.raises(DataError, match="no bag 'b99' in bags"):
         task.predict(model, complete, "b99", "cpu")
-
-
-@pytest.mark.parametrize(("fold", "seed"), [(-1, 0), (10, 0), (0, -1)])
-def test_impossible_folds_are_refused(fold: int, seed: int) -> None:
-    with pytest.raises(ConfigError, match="fold must be 0 to 9"):
-        a_task(fold, seed)
 
 
 def test_the_real_musk_has_its_known_numbers(data) -> None:

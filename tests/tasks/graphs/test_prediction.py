@@ -9,12 +9,11 @@ from torch import nn
 from torch.nn import functional
 
 from edgewise.data.splits import SPLITS
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.graphs import Graph
 from edgewise.layers import GIN, MLP, SumReadout
-from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
-from edgewise.tasks import GraphClassification, GraphRegression, Graphs, PatternChoice, skip_links
-from edgewise.tasks.core.batch import Batch
+from edgewise.models import GNN, GNNSettings
+from edgewise.tasks import GraphClassification, GraphRegression, Graphs
 from edgewise.training import evaluate
 
 SIZES = [3, 1, 4, 2, 5, 3]
@@ -91,20 +90,6 @@ def test_splits_list_each_graph_once(splits: dict[Any, Any], told: str) -> None:
         GraphClassification("six", replace(known, splits=splits))
 
 
-def test_splits_may_be_lists_and_validation_that_of_training() -> None:
-    known = graphs(torch.tensor([0, 1, 2, 0, 1, 2]), ("a", "b", "c"))
-    task = GraphClassification("six", replace(known, splits={"train": [0, 2], "valid": range(3, 5), "test": []}))
-    assert [split.tolist() for split in task.splits.values()] == [[0, 2], [3, 4], []]
-    same = GraphClassification("six", replace(known, splits={"train": [0, 2], "valid": [0, 2], "test": [1]}))
-    assert same.splits["valid"].tolist() == [0, 2]
-
-
-@pytest.mark.parametrize("targets", [torch.zeros(6), torch.tensor([0, 1, 2, 3, 0, 1])])
-def test_classes_are_whole_numbers_below_their_count(targets: torch.Tensor) -> None:
-    with pytest.raises(DataError, match="targets must be whole numbers below 3, one for each class"):
-        GraphClassification("six", graphs(targets, ("a", "b", "c")))
-
-
 def test_a_batch_is_block_diagonal_and_answers_each_graph_as_if_alone(classes: GraphClassification) -> None:
     """(5.5): forward and gradient of a disjoint batch are those of its members one by one."""
     model = GraphNetwork(3)
@@ -122,25 +107,6 @@ def test_a_batch_is_block_diagonal_and_answers_each_graph_as_if_alone(classes: G
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_the_dense_equation_of_a_batch(classes: GraphClassification) -> None:
-    """Readout(MLP((1 + ε) X + A X)) written out with matrices."""
-    model = GraphNetwork(3)
-    (batch,) = classes.batches("train", 10)
-    A = torch.block_diag(*[member.dense_mask().double() for member in batch.members])
-    pool = torch.block_diag(*[torch.ones(1, n, dtype=torch.float64) for n in (3, 4, 5)])
-    expected = pool @ model.layer.mlp(batch.x + A @ batch.x)
-    torch.testing.assert_close(model(batch.graph, batch.x), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_the_order_of_nodes_and_of_graphs_does_not_matter(classes: GraphClassification) -> None:
-    model = GraphNetwork(3)
-    (batch,) = classes.batches("train", 10)
-    swapped = Graph.batch([batch.members[2], batch.members[0].permute([2, 0, 1]), batch.members[1]])
-    first, second, third = batch.x.split([3, 4, 5])
-    outputs = model(swapped, torch.cat([third, first[[2, 0, 1]], second]))
-    torch.testing.assert_close(outputs, model(batch.graph, batch.x)[[2, 0, 1]])
-
-
 def test_train_batch_draws_different_training_graphs(classes: GraphClassification) -> None:
     seen = set()
     for seed in range(20):
@@ -151,12 +117,6 @@ def test_train_batch_draws_different_training_graphs(classes: GraphClassificatio
         seen.add(tuple(batch.graph.sizes.tolist()))
     assert seen == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5) if a != b}
     assert classes.train_batch(99, torch.Generator()).size == 3
-
-
-def test_every_graph_of_a_split_is_read_once_and_put_together_once(classes: GraphClassification) -> None:
-    first, second = classes.batches("train", 2)
-    assert torch.cat([first.target, second.target]).tolist() == [0, 2, 1]
-    assert next(classes.batches("train", 2)) is first
 
 
 @pytest.mark.parametrize("parts", [2, 3])
@@ -186,13 +146,6 @@ def test_what_is_known_of_edges_and_of_wholes_goes_with_its_graph() -> None:
     assert there.e is not None and there.u is not None and there.e.is_meta and there.u.is_meta
 
 
-def test_a_pattern_replaces_every_graph(classes: GraphClassification) -> None:
-    (batch,) = classes.batches("train", 10, PatternChoice("complete"))
-    assert batch.graph.in_degrees().tolist() == [3] * 3 + [4] * 4 + [5] * 5
-    (alone,) = classes.batches("train", 10, PatternChoice("window", {"radius": 0}))
-    assert torch.equal(alone.graph.dense_mask(), torch.eye(12).bool())
-
-
 def test_rmse_is_the_root_of_the_mean_over_the_whole_split(values: GraphRegression) -> None:
     model = GraphNetwork(1)
     errors = []
@@ -208,12 +161,6 @@ def test_rmse_is_the_root_of_the_mean_over_the_whole_split(values: GraphRegressi
     assert values.loss(model(batch.graph, batch.x), batch).item() == pytest.approx(scores["loss"], rel=1e-6)
 
 
-def test_the_loss_has_the_gradient_of_its_equation(values: GraphRegression) -> None:
-    (batch,) = values.batches("train", 10)
-    outputs = torch.randn(3, 1, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda y: values.loss(y, batch), outputs)
-
-
 def test_predict_answers_one_graph(classes: GraphClassification, values: GraphRegression) -> None:
     answer = classes.predict(GraphNetwork(3), None, "valid:1", "cpu")
     assert (answer["graph"], answer["label"]) == (3, "a")
@@ -223,20 +170,6 @@ def test_predict_answers_one_graph(classes: GraphClassification, values: GraphRe
     for wrong in ("valid:2", "3", "train:", "all", "test:-1"):
         with pytest.raises(DataError):
             classes.predict(GraphNetwork(3), None, wrong, "cpu")
-
-
-def test_a_split_without_graphs_is_refused() -> None:
-    data = graphs(torch.zeros(6, dtype=torch.int64), ("a",))
-    data.splits["valid"] = torch.tensor([], dtype=torch.int64)
-    with pytest.raises(DataError, match="valid"):
-        GraphClassification("six", data)
-
-
-def test_any_readout_of_the_graph_network_fits(classes: GraphClassification) -> None:
-    for readout in ("mean", "sum", "max", "attention"):
-        model = GNN(GNNSettings("gin", 4, readout=readout), classes.signature).double()
-        (batch,) = classes.batches("train", 10)
-        assert model(batch.graph, batch.x).shape == (3, 3)
 
 
 # Edges of which something is known
@@ -251,33 +184,6 @@ def bonds() -> GraphRegression:
     return GraphRegression("six", replace(data, e=e.double()))
 
 
-def test_edge_features_stay_with_their_edges_in_every_batch(bonds: GraphRegression) -> None:
-    """`x` of each node in place of its number: in a batch, an edge's features are those of the nodes that it joins."""
-    number = {tuple(row): k for k, row in enumerate(bonds.graphs.x.tolist())}
-
-    def follow(batch: Batch) -> None:
-        places = torch.tensor([number[tuple(row)] for row in batch.x.tolist()])
-        assert torch.equal(places[batch.graph.edge_index().T], batch.e.long())
-
-    (train,) = bonds.batches("train", 10)
-    for batch in (train, *train.split(2), bonds.train_batch(2, torch.Generator().manual_seed(1)), train.to("cpu")):
-        assert batch.inputs == (batch.graph, batch.x, batch.e)
-        follow(batch)
-    assert bonds.signature.edges == 2
-    assert train.to("meta").e.device.type == "meta"
-
-
-def test_a_pattern_cannot_have_the_features_of_other_edges(bonds: GraphRegression) -> None:
-    with pytest.raises(ConfigError, match=r"the recipe's graph must be 'given'"):
-        next(bonds.batches("train", 2, PatternChoice("complete")))
-
-
-def test_targets_that_are_all_equal_are_standardised_by_one(bonds: GraphRegression) -> None:
-    equal = replace(bonds.graphs, targets=torch.full_like(bonds.graphs.targets, 3.0))
-    task = GraphRegression("equal", equal)
-    assert (task.mean, task.deviation) == (3.0, 1.0)
-
-
 def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bonds: GraphRegression) -> None:
     model = GNN(GNNSettings("gine", 4, dropout=0.0, readout="sum"), bonds.signature).double()
     answer = bonds.predict(model, None, "test:0", "cpu")
@@ -287,28 +193,6 @@ def test_edge_features_reach_the_model_in_training_evaluation_and_prediction(bon
     assert evaluate(model, bonds, "test", 1)["rmse"] == pytest.approx(abs(told - 3.0))
     other = GraphRegression("six", replace(bonds.graphs, e=torch.zeros_like(bonds.graphs.e)))
     assert other.predict(model, None, "test:0", "cpu")["value"] != pytest.approx(told)
-
-
-def test_every_node_of_some_test_graphs_has_the_label_of_its_cluster():
-    task = skip_links(copies=5)
-    model = PooledTransformer(
-        PooledTransformerSettings(width=8, pooling=MinCutSettings(3), heads=2), task.signature
-    ).eval()
-    with torch.no_grad():
-        model.assign.linear.weight.zero_()
-        model.assign.linear.bias.copy_(torch.tensor([0.0, 9.0, 0.0]))
-    clusters, confusion = task.draw(model, None, {})
-    (drawing,) = clusters.make()
-    assert [(graph.num_receivers, set(label.tolist())) for graph, label in drawing.figure.members] == [(41, {1})] * 6
-    assert "1 of 3 clusters" in drawing.caption
-    assert confusion.title == "Confusion matrix"
-
-
-def test_without_pooling_there_are_no_clusters_to_draw(classes, values):
-    for task, titles in ((classes, ["Confusion matrix"]), (values, [])):
-        model = GNN(GNNSettings(readout="mean"), task.signature)
-        assert [section.title for section in task.draw(model, None, {})] == titles
-    assert classes.describe() == "six: 6 graphs of 18 nodes (3 train, 2 valid, 1 test)"
 
 
 def test_a_rank_draws_its_graphs_alone() -> None:

@@ -1,7 +1,6 @@
 """Image classification, on the digits."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from edgewise.errors import ConfigError, DataError, ShapeError
+from edgewise.errors import ConfigError
 from edgewise.explanations import scores
 from edgewise.graphs import complete, grid
 from edgewise.models import MLPSettings, Perceptron
 from edgewise.tasks import ImageClassification, PatternChoice, digits
-from edgewise.tasks.images.classification import cut, move, read_image
+from edgewise.tasks.images.classification import cut, move
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +45,6 @@ def test_patch_lays_the_image_out(patch: int, layout: tuple[int, int], channels:
     assert batch.graph.num_receivers == layout[0] * layout[1]
 
 
-def test_an_image_that_is_no_square_is_described_by_both_sides(task) -> None:
-    images = replace(task.images, pixels=task.images.pixels[:, :4])
-    wide = ImageClassification("wide", images, patch=0)
-    assert wide.describe().startswith("wide: 4 × 8 pixels in patches of 4 × 8")
-
-
 def test_of_an_image_that_is_not_cut_the_pixels_are_explained() -> None:
     task = digits(patch=0)
     torch.manual_seed(0)
@@ -70,18 +63,6 @@ def test_of_an_image_that_is_not_cut_the_pixels_are_explained() -> None:
     torch.testing.assert_close(why.nodes, slope * x, atol=1e-4, rtol=1e-4)
     (drawing,) = subject.drawings(why.edges, why.nodes, None)
     assert drawing.figure.heat[0].values.shape == (1, 8, 8)
-
-
-@pytest.mark.parametrize("patch", [3, -1, 16])
-def test_patch_must_divide_the_image(patch: int) -> None:
-    with pytest.raises(ConfigError, match=f"patch={patch} does not cut images of 8 x 8"):
-        digits(patch=patch)
-
-
-@pytest.mark.parametrize("shift", [-1, 8])
-def test_a_shift_must_leave_something_to_see(task: ImageClassification, shift: int) -> None:
-    with pytest.raises(ConfigError, match=f"shift={shift} must be at least 0 and less than the image, 8 x 8"):
-        ImageClassification("digits", task.images, 2, shift)
 
 
 def test_images_move_pixel_by_pixel() -> None:
@@ -113,26 +94,6 @@ def test_training_images_alone_are_shifted_every_time_anew(task: ImageClassifica
             assert torch.equal(one.x, other.x)
 
 
-def test_train_batch_is_a_function_of_its_generator(task: ImageClassification) -> None:
-    one, same, other = (task.train_batch(9, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    assert torch.equal(one.x, same.x)
-    assert torch.equal(one.target, same.target)
-    assert not torch.equal(one.x, other.x)
-
-
-def test_train_batch_draws_from_the_training_images_only(task: ImageClassification) -> None:
-    drawn = task.train_batch(2000, torch.Generator().manual_seed(0)).x
-    train = task._normalise(task._patches[task.images.splits["train"]])
-    known = {tuple(image) for image in train.flatten(1).tolist()}
-    assert {tuple(image) for image in drawn.flatten(1).tolist()} <= known
-
-
-def test_batches_give_every_image_of_the_split_once(task: ImageClassification) -> None:
-    batches = list(task.batches("valid", 64))
-    assert [batch.size for batch in batches] == [64, 64, 12]
-    assert torch.equal(torch.cat([b.target for b in batches]), task.images.labels[task.images.splits["valid"]])
-
-
 def test_graphs_are_laid_once_for_each_choice(task: ImageClassification) -> None:
     assert task.graph() is task.graph(None)
     assert torch.equal(task.graph().dense_mask(), grid(4, 4).dense_mask())
@@ -143,16 +104,6 @@ def test_graphs_are_laid_once_for_each_choice(task: ImageClassification) -> None
     assert task.graph(PatternChoice("grid", {"neighbors": 4})).num_edges == 4 * 4 + 2 * 2 * 12
     generator = torch.Generator()
     assert task.train_batch(3, generator, complete).graph is next(task.batches("test", 3, complete)).graph
-
-
-def test_score_reads_one_output_per_image(task: ImageClassification) -> None:
-    batch = next(task.batches("test", 6))
-    right = torch.nn.functional.one_hot(batch.target, 10).float()[:, None] * 100
-    assert task.score(right, batch)["accuracy"].item() == 6
-    assert task.loss(right, batch).item() == pytest.approx(0, abs=1e-6)
-    assert task.score(right.roll(1, -1), batch)["accuracy"].item() == 0
-    with pytest.raises(ShapeError, match="one output row per target"):
-        task.loss(right.expand(6, 16, 10), batch)
 
 
 def test_digits_are_split_as_stated() -> None:
@@ -166,12 +117,6 @@ def test_digits_are_split_as_stated() -> None:
     assert len(task.images.labels[splits["test"]].bincount()) == 10
     with pytest.raises(ConfigError, match="seed"):
         digits(seed=-1)
-
-
-def test_digits_are_standardised_by_the_training_images(task: ImageClassification) -> None:
-    x = torch.cat([batch.x for batch in task.batches("train", 500)]).double()
-    assert x.mean().item() == pytest.approx(0, abs=1e-6)
-    assert x.std(correction=0).item() == pytest.approx(1, abs=1e-6)
 
 
 def test_predict_reads_the_same_image_from_everywhere(task: ImageClassification, echo, tmp_path: Path) -> None:
@@ -189,23 +134,3 @@ def test_predict_reads_the_same_image_from_everywhere(task: ImageClassification,
         assert loaded["probabilities"] == named["probabilities"]
         assert loaded["label"] is None
     json.dumps(named)
-
-
-@pytest.mark.parametrize("request_", ["test:360", "valid:140", "train:99999", "test:" + "9" * 18])
-def test_predict_names_an_image_that_is_not_there(task: ImageClassification, request_: str) -> None:
-    with pytest.raises(DataError, match=r"digits has \d+ images in (train|valid|test), counted from 0"):
-        task.read(request_)
-
-
-@pytest.mark.parametrize("request_", ["test:-1", "test:", "7", "", "train:1.5", "image.jpg", "test:" + "9" * 19])
-def test_predict_says_what_it_reads(task: ImageClassification, request_: str) -> None:
-    with pytest.raises(DataError, match=r"give a \.npy or \.png file, or a split and a number as in 'test:7'"):
-        task.read(request_)
-
-
-def test_read_image_takes_any_real_numbers(tmp_path: Path) -> None:
-    for kind in ("float64", "int32", "bool", "uint8"):
-        np.save(tmp_path / "image.npy", np.eye(2, 3, dtype=kind))
-        pixels = read_image(tmp_path / "image.npy", 2, 3)
-        assert pixels.dtype == np.float32
-        assert pixels.tolist() == np.eye(2, 3).tolist()

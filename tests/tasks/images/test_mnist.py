@@ -3,28 +3,18 @@
 import gzip
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from edgewise import ConfigError
 from edgewise.tasks import mnist, mnist_rotated
-from edgewise.tasks.images.idx import read_idx
 from edgewise.tasks.images.mnist import rotate
-from tasks.miniature import SIZES, idx, mnist_parts, write_mnist
+from tasks.miniature import SIZES, mnist_parts, write_mnist
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SIZES.items():
         monkeypatch.setitem(mnist.__globals__, name, size)
-
-
-@pytest.mark.parametrize("zipped", [False, True])
-def test_read_idx_gives_back_what_was_written(tmp_path: Path, zipped: bool) -> None:
-    values = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
-    (tmp_path / "values").write_bytes(gzip.compress(idx(values)) if zipped else idx(values))
-    assert np.array_equal(read_idx(tmp_path / "values", 3), values)
 
 
 @pytest.mark.usefixtures("small")
@@ -45,21 +35,6 @@ def test_mnist_keeps_order_splits_and_scale(tmp_path: Path, zipped: bool) -> Non
     assert (train.size, valid.size) == (6, 2)
 
 
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(("patch", "layout"), [(4, (7, 7)), (7, (4, 4)), (28, (1, 1))])
-def test_mnist_is_cut_into_patches(tmp_path: Path, patch: int, layout: tuple[int, int]) -> None:
-    task = mnist(patch=patch, folder=str(write_mnist(tmp_path)))
-    assert task.layout == layout
-    assert task.signature.inputs == patch * patch
-
-
-@pytest.mark.usefixtures("small")
-def test_mnist_shifts_what_trains(tmp_path: Path) -> None:
-    folder = str(write_mnist(tmp_path))
-    one, other = (mnist(4, folder, shift=s).train_batch(50, torch.Generator().manual_seed(0)) for s in (0, 2))
-    assert torch.equal(one.target, other.target) and not torch.equal(one.x, other.x)
-
-
 def test_the_real_mnist_has_its_known_numbers(data) -> None:
     task = mnist(folder=str(data("mnist")))
     assert [len(task.images.splits[split]) for split in ("train", "valid", "test")] == [55_000, 5_000, 10_000]
@@ -72,12 +47,6 @@ def test_the_real_mnist_has_its_known_numbers(data) -> None:
 
 
 # Turned digits
-
-
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4])
-def test_quarter_turns_are_exact(turns: int) -> None:
-    pixels = torch.randint(0, 256, (3, 6, 6), dtype=torch.uint8)
-    assert torch.equal(rotate(pixels, torch.full((3,), 90.0 * turns)), torch.rot90(pixels, turns, (1, 2)))
 
 
 def test_an_angle_turns_what_is_seen_counter_clockwise() -> None:
@@ -109,16 +78,3 @@ def test_only_the_test_images_are_turned_and_the_same_way_each_time(tmp_path: Pa
     assert not torch.equal(mnist_rotated(seed=1, folder=folder).images.pixels, turned.images.pixels)
     assert torch.equal(mnist_rotated(turn=0.0, folder=folder).images.pixels, plain.images.pixels)
     assert (turned.layout, turned.signature.inputs) == ((28, 28), 1)
-
-
-def test_an_endless_turn_is_refused() -> None:
-    with pytest.raises(ConfigError, match="turn must be a finite angle"):
-        mnist_rotated(turn=float("inf"))
-
-
-def test_the_angles_of_the_real_digits_are_those_of_the_seed(data) -> None:
-    task, upright = mnist_rotated(folder=str(data("mnist"))), mnist(1, folder=str(data("mnist")))
-    angles = 360 * torch.rand(10_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    test = task.images.splits["test"][[0, 1234, 9999]]
-    expected = rotate(upright.images.pixels[test], angles[[0, 1234, 9999]])
-    assert torch.equal(task.images.pixels[test], expected)

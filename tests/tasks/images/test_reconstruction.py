@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.distributions import Bernoulli, Normal
 
-from edgewise.errors import ConfigError, DataError
-from edgewise.models import MLPSettings, Perceptron, VariationalAutoencoder, VariationalAutoencoderSettings
-from edgewise.tasks import digits, digits_reconstruction
+from edgewise.errors import DataError
+from edgewise.models import VariationalAutoencoder, VariationalAutoencoderSettings
+from edgewise.tasks import digits_reconstruction
 from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.images.reconstruction import bounds, log_likelihood
 
@@ -53,13 +53,6 @@ def test_the_loss_and_the_score_are_the_cross_entropy_of_whole_images() -> None:
     assert float(score["loss"]) == pytest.approx(float(expected.sum()), rel=1e-5)
     assert float(score["count"]) == 7
     assert torch.allclose(log_likelihood(outputs.double(), batch.target.double()), -expected[:, None])
-
-
-def test_images_are_grey_values_from_0_to_1_cut_as_for_classification() -> None:
-    task, images = digits_reconstruction(seed=3), digits(seed=3).images
-    batch = next(task.batches("test", 5))
-    assert torch.equal(batch.x, batch.target)
-    assert torch.equal(batch.x[:, 0] * 16, images.pixels[images.splits["test"][:5]].flatten(1).float())
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +110,3 @@ def test_a_report_shows_the_space_of_codes(model) -> None:
     sections = [section.make() for section in task.draw(model, None, {})]
     drawn = {drawing.name: drawing.figure.pixels.shape for section in sections for drawing in section}
     assert drawn == {"codes": (1, 120, 120), "between": (8, 8, 8), "images": (8, 8, 8), "given-back": (8, 8, 8)}
-
-
-def test_a_model_without_codes_is_refused() -> None:
-    task = digits_reconstruction()
-    with pytest.raises(ConfigError, match="a Perceptron has no codes: choose model=variational-autoencoder"):
-        task.judge(Perceptron(MLPSettings((4,)), task.signature), "valid", None, "cpu")

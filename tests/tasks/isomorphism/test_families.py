@@ -3,8 +3,7 @@ import pytest
 
 from edgewise import DataError
 from edgewise.graphs.refinement import refinement_classes
-from edgewise.tasks.isomorphism import families
-from edgewise.tasks.isomorphism.families import FAMILIES, read_pairs
+from edgewise.tasks.graphs.isomorphism import FAMILIES, read_pairs
 
 TOLD = {
     # pairs, told apart by 1-WL, by 2-WL
@@ -27,10 +26,6 @@ TOLD = {
 }
 
 
-def test_every_family_is_counted():
-    assert set(TOLD) == set(FAMILIES)
-
-
 @pytest.mark.parametrize("name", TOLD)
 def test_what_weisfeiler_and_leman_tell_apart(name):
     family = FAMILIES[name]()
@@ -41,13 +36,6 @@ def test_what_weisfeiler_and_leman_tell_apart(name):
     assert (len(family.pairs), *told) == TOLD[name]
     assert all((graph.edge_index().flip(0).T.unsqueeze(1) == graph.edge_index().T).all(-1).any(1).all()
                for graph in family.graphs if name != "multisets")  # fmt: skip
-
-
-def test_of_the_multisets_all_nodes_together_say_nothing():
-    family = FAMILIES["multisets"]()
-    assert all(colors.equal(family.colors[0]) for colors in family.colors)
-    assert {graph.num_edges for graph in family.graphs} == {8}
-    assert all(bool(graph.in_degrees()[:2].all()) for graph in family.graphs)
 
 
 def lines(*graphs):
@@ -81,16 +69,3 @@ def test_a_file_that_holds_no_pairs_is_refused(tmp_path, content, message):
     with pytest.raises(DataError, match=r"pairs\.g6") as refused:
         read_pairs(path)
     assert message in str(refused.value)
-
-
-def test_too_long_a_file_and_a_missing_one_are_refused(tmp_path, monkeypatch):
-    path = tmp_path / "pairs.g6"
-    path.write_bytes(b"@\n" * 6)
-    monkeypatch.setattr(families, "MAX_PAIRS", 2)
-    with pytest.raises(DataError, match="line 5: more than 2 pairs"):
-        read_pairs(path)
-    monkeypatch.setattr(families, "MAX_BYTES", 10)
-    with pytest.raises(DataError, match="longer than the 10 bytes"):
-        read_pairs(path)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_pairs(tmp_path / "none.g6")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.tasks import kinship, knowledge_folder
 from edgewise.tasks.links.kinship import RELATIONS
 
@@ -32,17 +32,6 @@ def test_kinships_are_those_that_follow_from_parents_and_couples() -> None:
     men = {b for name in ("husband", "father", "son", "brother", "uncle", "nephew") for _, b in by[name]}
     women = {b for name in ("wife", "mother", "daughter", "sister", "aunt", "niece") for _, b in by[name]}
     assert not men & women and len(men | women) == task.count
-
-
-def test_a_seed_alone_decides() -> None:
-    first, again, other, cut = kinship(3), kinship(3), kinship(3, generated=1), kinship(3, fold=1)
-    assert all(first.splits[split].equal(again.splits[split]) for split in first.splits)
-    assert len(other.facts.entities) != len(first.facts.entities)
-    assert not cut.splits["test"].equal(first.splits["test"]) and cut.count == first.count
-    sizes = [len(first.splits[split]) for split in ("train", "valid", "test")]
-    assert sizes[0] == round(0.8 * sum(sizes)) and abs(sizes[1] - sizes[2]) <= 1
-    with pytest.raises(ConfigError, match=r"task\.families must be at least 1"):
-        kinship(0)
 
 
 def write(folder: Path, **files: str) -> str:

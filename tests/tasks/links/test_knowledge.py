@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks import Facts, KnowledgeGraph, PatternChoice
-from edgewise.tasks.core.drawing import TextTable
+from edgewise.tasks import Facts, KnowledgeGraph
 from edgewise.tasks.links.knowledge import complex_product, distmult, rotation
 
 ENTITIES, KINDS = 7, 2
@@ -89,29 +88,6 @@ def test_a_step_reads_no_edge_of_its_own_facts() -> None:
     assert torch.equal(again.queries, batch.queries) and torch.equal(again.e, batch.e)
 
 
-def test_held_out_facts_are_in_no_graph() -> None:
-    known = task()
-    for split in ("valid", "test"):
-        batch = next(known.batches(split, 1))
-        edges = set(zip(batch.graph.senders.tolist(), batch.e.tolist(), batch.graph.receivers.tolist(), strict=True))
-        assert not edges & {tuple(fact) for fact in known.splits[split].tolist()}
-
-
-@pytest.mark.parametrize(("layer", "least"), [("rgcn", 0.9), ("gat", 0.6), ("gine", 0.6)])
-def test_a_network_learns_the_training_facts(layer: str, least: float) -> None:
-    known = task(width=16)
-    model = GNN(GNNSettings(layer, width=16, dropout=0.0), known.signature)
-    adam, draw = torch.optim.Adam(model.parameters(), 0.02), torch.Generator().manual_seed(0)
-    for _ in range(60):
-        batch = known.train_batch(1000, draw)
-        adam.zero_grad()
-        loss = known.loss(model(*batch.inputs), batch)
-        loss.backward()
-        adam.step()
-    found = known.score(model.eval()(*batch.inputs), batch)
-    assert found["mrr"] / found["count"] > least
-
-
 def test_a_prediction_names_entities_and_what_is_known() -> None:
     known, model = task(), Given(outputs())
     h, r, t = known.splits["train"][0].tolist()
@@ -140,35 +116,3 @@ def test_a_prediction_names_entities_and_what_is_known() -> None:
 def test_what_is_no_query_is_said(request_: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         task().predict(Given(outputs()), None, request_, "cpu")
-
-
-def test_options_and_patterns_that_do_not_fit_are_refused() -> None:
-    for width, decoder in ((0, "distmult"), (5, "complex")):
-        with pytest.raises(ConfigError, match=r"task\.width must be at least 1"):
-            task(decoder, width)
-    with pytest.raises(ConfigError, match="decoder 'rescal' is unknown: choose one of distmult, complex, rotate"):
-        task("rescal")
-    with pytest.raises(ConfigError, match="a pattern has no relations; choose graph given"):
-        task().graph(PatternChoice("complete"))
-    known = task()
-    with pytest.raises(DataError, match="small has no facts in valid"):
-        KnowledgeGraph("small", Facts(*("ab", "r"), known.splits | {"valid": known.splits["valid"][:0]}), 4)
-
-
-def test_the_report_has_a_table_of_relations() -> None:
-    known = task()
-    table = known.by_relation(Given(outputs()), None)
-    assert isinstance(table, TextTable) and [row[0] for row in table.rows] == ["likes", "knows"]
-    assert sum(int(row[1]) for row in table.rows) == 6
-    [section] = known.draw(Given(outputs()), None, {})
-    assert section.title == "Test facts by relation"
-
-
-def test_the_columns_are_of_tails_and_of_heads():
-    known, z = task(), outputs()
-    batch = next(known.batches("test", 1))
-    ranks, _ = known._ranks(z, batch.queries, batch.target)
-    rows = {row[0]: row[2:] for row in known.by_relation(Given(z), None).rows}
-    for r, name in enumerate(("likes", "knows")):
-        tails, heads = ((1 / ranks[batch.queries[:, 1] == k]).mean() for k in (r, r + 2))  # (h, r, ?), (t, r⁻¹, ?)
-        assert rows[name] == (f"{tails:.3f}", f"{heads:.3f}")

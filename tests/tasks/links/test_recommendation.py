@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
-from edgewise.models import GNN, GNNSettings, LightGCN, LightGCNSettings
+from edgewise.errors import DataError
+from edgewise.models import LightGCN, LightGCNSettings
 from edgewise.tasks import Choices, Recommendation
-from edgewise.tasks.links.recommendation import latest, ranking
+from edgewise.tasks.links.recommendation import latest
 
 PAIRS = {
     "train": torch.tensor([[0, 0], [0, 1], [1, 1], [2, 3]]),
@@ -33,19 +33,6 @@ def test_lists_leave_out_what_was_chosen_before_and_scores_are_those_by_hand() -
     assert popular["recall@2"] == pytest.approx((1 + 0) / 2)  # Ann's is d, before e; Bob's d comes before c and e
 
 
-def test_equal_scores_count_as_the_last_of_them() -> None:
-    assert task(1).scored(lambda some: torch.zeros(len(some), 5).double(), "test")["recall@1"] == 0
-    sums = ranking(torch.tensor([1, 2, 9]), torch.tensor([0, 0, 1]), 2, 5)
-    assert sums["recall@5"].item() == 1.0 and sums["ndcg@5"].item() == pytest.approx(1.0)
-
-
-def test_some_users_at_a_time_give_the_same_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    likes = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = task().scored(lambda some: likes[some])
-    monkeypatch.setattr("edgewise.tasks.links.recommendation.SCORES", 5)
-    assert task().scored(lambda some: likes[some]) == whole
-
-
 def test_the_graph_has_training_choices_alone_in_both_directions() -> None:
     one = task()
     edges = set(map(tuple, one.graph().edge_index().T.tolist()))
@@ -64,28 +51,6 @@ def test_the_loss_is_the_mean_margin_of_choices_over_drawn_items() -> None:
     ]
     assert one.loss(z, batch).item() == pytest.approx(torch.stack(right).mean().item())
     assert batch.size == 3 and len(one.train_batch(99, torch.Generator()).target) == 4
-
-
-@pytest.mark.parametrize("model", ["light", "sage"])
-def test_models_learn_and_predict_items_that_the_user_did_not_choose(model: str) -> None:
-    one = task()
-    torch.manual_seed(0)
-    made = LightGCN(LightGCNSettings(1), one.signature) if model == "light" else None
-    made = made or GNN(GNNSettings("sage-mean", width=8, dropout=0.0), one.signature)
-    optimizer = torch.optim.Adam(made.parameters(), 0.05)
-    losses = []
-    for seed in range(30):
-        batch = one.train_batch(9, torch.Generator().manual_seed(seed))
-        loss = one.loss(made(*batch.inputs), batch)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert sum(losses[-5:]) < sum(losses[:5])
-    found = one.predict(made, None, "ann", "cpu")
-    assert found["user"] == "ann" and [item["item"] for item in found["items"]] == ["e"]
-    with pytest.raises(DataError, match="no user 'zoe' in films: give one, such as 'ann'"):
-        one.predict(made, None, "zoe", "cpu")
 
 
 def test_what_is_explained_is_the_score_of_the_first_item_for_the_user_who_is_named() -> None:
@@ -114,12 +79,3 @@ def test_the_latest_choices_are_held_out() -> None:
     for who in (0, 1):
         before, between, last = (time[rows[user[rows] == who]] for rows in parts.values())
         assert before.max() < between.min() and between.max() < last.min()
-
-
-def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(ConfigError, match=r"task.width, k and negatives must be at least 1"):
-        Recommendation("films", CHOICES, 0)
-    with pytest.raises(DataError, match="films has no choices in test"):
-        Recommendation("films", Choices((), (), PAIRS | {"test": torch.zeros(0, 2).long()}), 4)
-    with pytest.raises(ConfigError, match="the choices are the graph: choose graph given"):
-        task().graph(lambda count: None)

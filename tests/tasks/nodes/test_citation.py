@@ -1,17 +1,14 @@
 """Citation graphs: a miniature with CiteSeer's gaps, the real Cora, and PyTorch Geometric's reader beside this one."""
 
 import hashlib
-import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from edgewise.errors import ConfigError
 from edgewise.tasks import PatternChoice, citation
-from edgewise.tasks.nodes.citation import remotes
-from edgewise.tasks.nodes.planetoid import read_planetoid
+from edgewise.tasks.nodes.citation import read_planetoid, remotes
 from tasks.miniature import NODES, PAPERS, TEST, TRAIN, planetoid_parts, write_planetoid
 
 
@@ -43,34 +40,6 @@ def test_edges_go_both_ways_once_without_loops(tmp_path: Path) -> None:
     assert len(edges) == data.edges.shape[1]
 
 
-def test_new_pickles_read_like_old_ones(tmp_path: Path) -> None:
-    parts = {key.replace(".", "_"): value for key, value in planetoid_parts().items()}
-    parts |= {key: pickle.dumps(value, protocol=2) for key, value in parts.items() if key != "test_index"}
-    new, old = write_planetoid(tmp_path / "new", **parts), write_planetoid(tmp_path / "old")
-    assert (new / "ind.cora.x").read_bytes() != (old / "ind.cora.x").read_bytes()
-    one, other = read_planetoid(new, "cora"), read_planetoid(old, "cora")
-    assert np.array_equal(one.features.toarray(), other.features.toarray())
-    assert np.array_equal(one.labels, other.labels)
-    assert np.array_equal(one.edges, other.edges)
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-def test_any_byte_order_and_memory_order_is_read(tmp_path: Path, order: str) -> None:
-    ally = np.asfortranarray(planetoid_parts()["ally"].astype(f"{order}i8"))
-    data = read_planetoid(write_planetoid(tmp_path, ally=ally), "cora")
-    assert np.array_equal(data.labels[:PAPERS], planetoid_parts()["ally"].argmax(1))
-
-
-@pytest.mark.parametrize("normalise", [True, False])
-def test_words_are_shares_where_asked(tmp_path: Path, normalise: bool) -> None:
-    task = citation(folder=str(write_planetoid(tmp_path)), normalise=normalise)
-    words = read_planetoid(tmp_path, "cora").features.toarray()
-    if normalise:
-        words = words / np.maximum(words.sum(1, keepdims=True), 1)
-    torch.testing.assert_close(task.nodes.x.to_dense(), torch.from_numpy(words))
-    assert task.nodes.x.to_dense()[0].tolist() == [0] * 5
-
-
 def test_the_task_fits_together(tmp_path: Path, echo) -> None:
     task = citation("citeseer", folder=str(write_planetoid(tmp_path, "citeseer")))
     assert (task.name, task.signature.inputs, task.signature.outputs) == ("citeseer", 5, 3)
@@ -79,11 +48,6 @@ def test_the_task_fits_together(tmp_path: Path, echo) -> None:
     answer = task.predict(echo(5, 3), None, "513,0", "cpu")["nodes"]
     assert answer[0]["label"] is None
     assert answer[1]["label"] in task.nodes.classes
-
-
-def test_unknown_data_sets_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown citation data set 'dblp'; known are cora, citeseer, pubmed"):
-        citation("dblp", folder=str(tmp_path))
 
 
 def assert_as_pyg_reads(folder: Path, name: str) -> None:
@@ -138,11 +102,3 @@ def test_coras_hashes_are_those_of_its_files(data) -> None:
         content = (data("planetoid") / file.name).read_bytes()
         assert hashlib.sha256(content).hexdigest() == file.sha256
         assert len(content) <= file.max_bytes
-
-
-def test_shakespeares_hash_is_that_of_its_file(data) -> None:
-    from edgewise.tasks.text.language import SHAKESPEARE
-
-    content = (data("tinyshakespeare") / SHAKESPEARE.name).read_bytes()
-    assert hashlib.sha256(content).hexdigest() == SHAKESPEARE.sha256
-    assert len(content) <= SHAKESPEARE.max_bytes

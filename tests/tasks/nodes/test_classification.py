@@ -34,22 +34,6 @@ def test_batches_read_their_split_only(task: NodeClassification) -> None:
         assert batch.graph is task.graph()
 
 
-def test_batches_and_graphs_are_built_once(task: NodeClassification) -> None:
-    generator = torch.Generator()
-    assert task.train_batch(1, generator) is task.train_batch(5, generator)
-    first = task.train_batch(1, generator, PatternChoice("complete"))
-    assert first is task.train_batch(1, generator, EVERYONE)
-    assert first.graph is task.graph(EVERYONE)
-    assert first.graph is next(task.batches("test", 1, EVERYONE)).graph
-
-
-def test_train_batch_leaves_the_generator_alone(task: NodeClassification) -> None:
-    generator = torch.Generator().manual_seed(3)
-    before = generator.get_state()
-    task.train_batch(1, generator)
-    assert torch.equal(generator.get_state(), before)
-
-
 def test_pattern_replaces_the_data_graph(task: NodeClassification) -> None:
     assert task.graph(PatternChoice()) is task.graph()
     assert task.graph(EVERYONE).is_complete
@@ -70,15 +54,6 @@ def test_loss_and_score_are_those_of_the_rows(task: NodeClassification) -> None:
     assert score["accuracy"].item() == (chosen.argmax(1) == labels).sum().item()
     assert score["loss"].item() == pytest.approx(16 * functional.cross_entropy(chosen, labels).item())
     assert all(value.is_floating_point() for value in score.values())
-
-
-def test_loss_has_a_gradient_and_score_none(task: NodeClassification) -> None:
-    outputs = torch.zeros(34, 2, requires_grad=True)
-    (batch,) = task.batches("train", 1)
-    task.loss(outputs, batch).backward()
-    assert outputs.grad[[0, 33]].abs().sum() > 0
-    assert outputs.grad[1:33].abs().sum() == 0
-    assert not any(value.requires_grad for value in task.score(outputs, batch).values())
 
 
 def test_predict_all_and_some(task: NodeClassification, echo) -> None:
@@ -115,16 +90,6 @@ def test_karate_is_the_real_club(task: NodeClassification) -> None:
     assert not task.signature.whole_graph
 
 
-def test_karate_with_loops_lets_everyone_hear_themselves() -> None:
-    graph: Graph = karate(loops=True).graph()
-    assert graph.has_self_loops
-    assert graph.num_edges == 2 * 78 + 34
-
-
-def test_the_data_are_described(task: NodeClassification) -> None:
-    assert task.describe() == "karate: 34 nodes of 2 classes (2 train, 16 valid, 16 test)"
-
-
 @pytest.mark.parametrize("layer", ["gat", "gcn"])
 def test_a_large_graph_is_drawn_around_one_of_its_nodes(layer: str) -> None:
     count = WHOLE + 50
@@ -152,16 +117,6 @@ def test_a_large_graph_is_drawn_around_one_of_its_nodes(layer: str) -> None:
         assert whole == pytest.approx(1)
 
 
-def test_a_graph_without_edges_is_drawn() -> None:
-    rows = torch.arange(3)
-    graph = Graph.from_edge_index(torch.zeros(2, 0, dtype=torch.int64), 3)
-    nodes = Nodes(graph, torch.eye(3), rows, ("a", "b", "c"), {"train": rows[:1], "valid": rows[1:2], "test": rows[2:]})
-    task = NodeClassification("lonely", nodes)
-    for layer in ("gat", "sage-mean"):
-        drawn = task.attention(GNN(GNNSettings(layer), task.signature).eval(), None)
-        assert drawn.figure.graph.num_receivers == 3 and drawn.figure.names == ["0", "1", "2"]
-
-
 def test_the_confusion_matrix_counts_test_nodes(task: NodeClassification) -> None:
     model = GNN(GNNSettings("gcn"), task.signature).eval()
     attention, confusion = task.draw(model, None, {})
@@ -174,19 +129,6 @@ def test_the_confusion_matrix_counts_test_nodes(task: NodeClassification) -> Non
     correct = int((predicted[rows] == task.nodes.labels[rows]).sum())
     assert drawn.caption == f"{correct} of 16 test examples are classified correctly (diagonal)."
     assert attention.title == "Attention"
-
-
-@pytest.mark.parametrize("loops", [True, False])
-def test_karates_weights_are_those_of_networkx(loops: bool) -> None:
-    networkx = pytest.importorskip("networkx")
-    task, club = karate(loops, weights=True), networkx.karate_club_graph()
-    graph, e = task.graph(), task.nodes.e
-    mean = sum(weight for *_, weight in club.edges(data="weight")) / 78
-    for i, j, weight in zip(graph.receivers.tolist(), graph.senders.tolist(), e[:, 0].tolist(), strict=True):
-        assert weight == pytest.approx(1.0 if i == j else club[i][j]["weight"] / mean)
-    assert task.signature.edges == 1 and karate(loops).signature.edges == 0
-    with pytest.raises(ConfigError, match="must be 'given'"):
-        task.graph(complete)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from edgewise.errors import DataError
-from edgewise.tasks.nodes.planetoid import read_pickle
+from edgewise.tasks.nodes.citation import read_pickle
 from tasks.miniature import python2
 
 

@@ -39,15 +39,6 @@ def test_any_task_on_nodes_is_sampled(tmp_path: Path, kind: str) -> None:
     assert batch.target.equal(task.nodes.labels[seeds])
 
 
-def test_rows_of_sparse_features() -> None:
-    dense = torch.randn(9, 5, generator=torch.Generator().manual_seed(0)) * (torch.arange(45).view(9, 5) % 3 > 0)
-    import scipy.sparse
-
-    x = SparseFeatures.from_scipy(scipy.sparse.csr_matrix(dense.numpy()))
-    rows = torch.tensor([4, 0, 4, 8])
-    assert x[rows].to_dense().equal(dense[rows])
-
-
 @pytest.mark.parametrize("given", [[2, 3], np.array([2, 3]), torch.tensor([2, 3]), (np.int64(2), 3)])
 def test_fan_outs_are_any_sequence_of_whole_numbers(tmp_path: Path, given: Any) -> None:
     write_folder(tmp_path)
@@ -59,10 +50,3 @@ def test_fan_outs_are_any_sequence_of_whole_numbers(tmp_path: Path, given: Any) 
 def test_fan_outs_that_are_no_whole_numbers_are_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match=r"task\.fanouts.* must be"):
         SampledNodes("karate", karate().nodes, given)
-
-
-def test_a_fan_out_that_is_none() -> None:
-    with pytest.raises(
-        ConfigError, match=r"task\.fanouts are numbers of neighbours, or -1 for all of them, not \[3, -2\]"
-    ):
-        SampledNodes("karate", karate().nodes, (3, -2))

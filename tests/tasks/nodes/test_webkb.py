@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise import training
-from edgewise.apps import options, recipes
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import webkb
-from edgewise.tasks.core import source
 from edgewise.tasks.nodes.webkb import remotes
 
 PAGES, WORDS = 12, 4
@@ -27,16 +24,6 @@ def write(folder: Path, pages: str | None = None, links: str | None = None, **ma
     cut = {f"{name}_mask": (part == k).astype(np.uint8) for k, name in enumerate(("train", "val", "test"))} | masks
     np.savez(folder / "texas_split_0.6_0.2_0.npz", **cut)
     return str(folder)
-
-
-@pytest.mark.parametrize("recipe", ["texas-acm", "texas-sage", "texas-graph-transformer"])
-def test_a_recipe_for_texas_trains_on_another_university(recipe, tmp_path) -> None:
-    for path in list(Path(write(tmp_path)).iterdir()):
-        path.rename(path.with_name(path.name.replace("texas", "wisconsin")))
-    chosen = [("task.dataset", "wisconsin"), ("task.folder", str(tmp_path)), ("train.steps", "2")]
-    config = options.configure(recipes.read(recipe), chosen)
-    result = training.train(config, tmp_path / "run", progress=False)
-    assert result.steps == 2 and result.test is not None and 0 <= result.test <= 1
 
 
 def test_pages_are_read_by_their_numbers(tmp_path) -> None:
@@ -113,22 +100,3 @@ def test_texas_hashes_are_those_of_its_files(data) -> None:
             content = (data("webkb") / file.name).read_bytes()
             assert hashlib.sha256(content).hexdigest() == file.sha256
             assert len(content) <= file.max_bytes
-
-
-def test_what_is_missing_is_fetched_with_its_hash(tmp_path, monkeypatch) -> None:
-    asked = []
-
-    def fetch(url: str, sha256: str, destination: Path, max_bytes: int) -> None:
-        asked.append((url, sha256, destination.name))
-        if len(asked) == 1:
-            write(tmp_path)
-
-    monkeypatch.setattr(source, "fetch", fetch)
-    assert webkb(folder=str(tmp_path), download=True).name == "texas"
-    assert asked == [(file.url, file.sha256, file.name) for file in remotes("texas", 0)]
-    assert webkb(folder=str(tmp_path), download=True).name == "texas"
-    assert len(asked) == 3  # what is there is not fetched again
-    with pytest.raises(DataError, match=r"wisconsin_out1_node_feature_label.*cannot be read"):
-        webkb("wisconsin", folder=str(tmp_path), download=True)  # nothing came
-    assert asked[3:] == [(file.url, file.sha256, file.name) for file in remotes("wisconsin", 0)]
-    assert len({file.sha256 for name in ("texas", "wisconsin") for k in range(10) for file in remotes(name, k)}) == 24

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.errors import ConfigError
-from edgewise.tasks.particles.atoms import KINETIC, Frames, box, drift, simulate
+from edgewise.tasks.particles.atoms import KINETIC, Frames, drift, simulate
 from edgewise.tasks.particles.molecular_dynamics import CALCULATORS
 
 ase = pytest.importorskip("ase")
@@ -37,12 +36,6 @@ def test_atoms_move_as_newton_wants():
             x = x + 3.0 * v
             v = v + 1.5 * force(x)[0] / m
     assert np.array_equal(atoms.get_positions(), copper().get_positions())
-
-
-def test_the_unit_of_kinetic_energy_is_ases():
-    assert pytest.approx(1 / units.fs**2, rel=1e-7) == KINETIC  # theirs is of CODATA 2014
-    atoms = copper()
-    assert float(simulate(atoms, CALCULATORS["emt"](), 1).kinetic[0]) == pytest.approx(atoms.get_kinetic_energy())
 
 
 class Springs(pytest.importorskip("ase.calculators.calculator").Calculator):
@@ -81,20 +74,3 @@ def test_a_simulation_keeps_its_energy_and_a_longer_step_less_so():
     drifts = [drift(simulate(copper(), CALCULATORS["emt"](), 60, step=step)) for step in (2.0, 8.0)]
     assert drifts[0].largest < 2e-3 * drifts[0].kinetic
     assert 8 < drifts[1].largest / drifts[0].largest < 24  # of second order in the step
-
-
-def test_the_box_of_atoms():
-    assert box(ase.Atoms("Cu", cell=[4, 5, 6], pbc=[True, False, True])).tolist() == [4, 0, 6]
-    assert box(ase.Atoms("Cu")).tolist() == [0, 0, 0]
-    assert box(ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]])).tolist() == [0, 0, 0]
-    rounded = ase.Atoms("Cu", cell=[[4e6, 1e-4, 0], [0, 5e6, 0], [0, 0, 6e6]], pbc=True)
-    assert box(rounded).tolist() == [4e6, 5e6, 6e6]
-    for atoms in (ase.Atoms("Cu", cell=[[4, 1, 0], [0, 5, 0], [0, 0, 6]], pbc=True), ase.Atoms("Cu", pbc=True)):
-        with pytest.raises(ConfigError, match="box along the axes"):
-            box(atoms)
-
-
-def test_an_impossible_simulation_is_refused():
-    for wrong in ({"frames": 0}, {"every": 0}, {"step": 0.0}, {"temperature": -1.0}):
-        with pytest.raises(ConfigError, match="impossible"):
-            simulate(copper(), CALCULATORS["emt"](), **{"frames": 2} | wrong)

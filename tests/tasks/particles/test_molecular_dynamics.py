@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
-from edgewise.models import Potential, PotentialSettings
+from edgewise.errors import DataError
 from edgewise.tasks import molecular_dynamics as task_named
-from edgewise.tasks.core.task import PatternChoice
 from edgewise.tasks.particles.atoms import Frames
 from edgewise.tasks.particles.molecular_dynamics import CALCULATORS, EnergiesAndForces
 
@@ -60,13 +58,6 @@ def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(quick, cache, 
     assert len(calls) == 4
 
 
-def test_a_crystal_has_no_surface(quick):
-    task = task_named(body="crystal", radius=3.5, training=1, held_out=1, frames=2)
-    assert task.frames.cell.tolist() == pytest.approx([7.22] * 3)
-    assert 11 < task.frame_graph(0).num_edges / 32 < 14  # the 12 nearest; without periodicity half of them were missing
-    assert task.frames.forces.sum(-2).abs().max() < 1e-9
-
-
 def made(count=6, atoms=4) -> EnergiesAndForces:
     """Frames that nobody simulated: the first four train."""
     random = torch.Generator().manual_seed(0)
@@ -116,22 +107,6 @@ def test_errors_are_shares_of_deviations_over_the_whole_split():
     assert told["energy_error"] == pytest.approx(float(energy / target[:, 0, 0].std(correction=0)))
 
 
-def test_a_batch_is_cut_between_frames():
-    task = made()
-    batch = task.train_batch(4, torch.Generator().manual_seed(0))
-    parts = batch.split(3)
-    assert [len(part.x) for part in parts] == [4, 4, 8]
-    outputs = Guess()(batch.graph, batch.x)
-    mean = sum(part.size * task.loss(Guess()(part.graph, part.x), part) for part in parts) / batch.size
-    assert torch.allclose(mean, task.loss(outputs, batch))
-
-
-def test_a_pattern_may_stand_for_the_radius_graph():
-    task = made()
-    (batch,) = task.batches("train", 4, PatternChoice("complete"))
-    assert batch.graph.num_edges == 4 * 16
-
-
 def test_a_prediction_stands_beside_the_simulation():
     task = made()
     answer = task.predict(Guess(), None, "test:1", "cpu")
@@ -142,43 +117,3 @@ def test_a_prediction_stands_beside_the_simulation():
     for request in ("test:2", "valid:-1", "7", "all"):
         with pytest.raises(DataError):
             task.predict(Guess(), None, request, "cpu")
-
-
-def test_a_model_that_gives_no_forces_is_refused():
-    task = made()
-    batch = task.train_batch(2, torch.Generator())
-    with pytest.raises(ConfigError, match="choose potential"):
-        task.loss(batch.x[:, :3], batch)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"training": 0}, "training"),
-        ({"held_out": 0}, "held_out"),
-        ({"frames": 0}, "frames"),
-        ({"size": 0}, "size"),
-        ({"seed": -1}, "seed"),
-        ({"temperatures": ()}, "temperatures"),
-        ({"temperatures": (float("nan"),)}, "temperatures"),
-        ({"element": "Fe"}, "element"),
-        ({"body": "cube"}, "body"),
-        ({"calculator": "os.system"}, "calculator"),
-        ({"radius": 0.0, **STEPS}, "radius"),
-    ],
-)
-def test_impossible_options_are_refused(options, message, quick):
-    with pytest.raises(ConfigError, match=message):
-        task_named(**options)
-
-
-def test_forces_are_drawn_beside_the_simulated_ones():
-    x = torch.randn(3, 1, 4, 3, dtype=torch.float64)
-    still = torch.full((4,), 29), torch.ones(4).double(), torch.zeros(3).double()
-    splits = {split: torch.tensor([number]) for number, split in enumerate(("train", "valid", "test"))}
-    task = EnergiesAndForces("made", Frames(*still, x, x, x, x.sum((2, 3))), splits, 2.0)
-    (section,) = task.draw(Potential(PotentialSettings(8, 1), task.signature).eval(), None, {})
-    (drawing,) = section.make()
-    assert drawing.figure.truth.tolist() == pytest.approx(x[2].flatten().tolist(), abs=1e-6)
-    assert drawing.caption.startswith("12 components")
-    assert task.describe() == "made: 3 frames of 4 atoms (1 train, 1 valid, 1 test)"

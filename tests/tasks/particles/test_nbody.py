@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.tasks import nbody as task_named
 from edgewise.tasks.particles.nbody import Forecast, Trajectories, draw, simulate
 
@@ -83,17 +83,6 @@ def test_it_is_simulated_once_and_a_damaged_cache_is_not_believed(task, cache, m
     assert calls == [1]
 
 
-def test_splits_share_no_trajectory(task):
-    assert [len(task.splits[split]) for split in ("train", "valid", "test")] == [30, 10, 10]
-    assert len({tuple(row) for row in task.x[:, 0].tolist()}) == 50
-
-
-def test_fewer_training_trajectories_leave_the_held_out_ones_as_they_are(task):
-    fewer = task_named(training=5, held_out=10, horizon=1)
-    assert torch.equal(fewer.x[5:], task.x[30:])
-    assert torch.equal(fewer.x[:5], task.x[:5])
-
-
 def tiny(turned: bool = False) -> Forecast:
     positions, velocities = torch.randn(2, 6, 2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     moving = Trajectories(torch.ones(6, 5, dtype=torch.float64), positions, velocities)
@@ -129,14 +118,6 @@ def test_turned_trajectories_keep_all_lengths_and_angles():
     assert torch.equal(*held_out)
 
 
-def test_turns_prefer_no_direction_and_half_of_them_mirror():
-    tasks, numbers = [tiny(turned=turned) for turned in (False, True)], torch.zeros(2000, dtype=torch.int64)
-    plain, turned = (task.batch(numbers, None, torch.Generator().manual_seed(0)).x[:, :3, :3] for task in tasks)
-    turns = torch.linalg.solve(plain.double(), turned.double())
-    assert turns.mean(0).abs().max() < 0.06  # 4.6 deviations
-    assert (turns.det() < 0).double().mean().item() == pytest.approx(0.5, abs=0.05)
-
-
 def test_a_forecast_is_told_beside_the_truth():
     task = tiny()
     answer = task.predict(Rest(), None, "test:0", "cpu")
@@ -147,17 +128,3 @@ def test_a_forecast_is_told_beside_the_truth():
     for request in ("test:1", "valid:-1", "7", "all"):
         with pytest.raises(DataError):
             task.predict(Rest(), None, request, "cpu")
-
-
-@pytest.mark.parametrize(
-    "options", [{"training": 0}, {"training": 10_001}, {"held_out": 0}, {"particles": 0}, {"horizon": 20}, {"seed": -1}]
-)
-def test_impossible_options_are_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        task_named(**options)
-
-
-@pytest.mark.parametrize("frames", [(), (2, 1), (-1,)])
-def test_frames_must_rise(frames):
-    with pytest.raises(ConfigError, match="frames"):
-        simulate(np.ones((1, 2)), np.zeros((1, 3, 2)), np.zeros((1, 3, 2)), frames)

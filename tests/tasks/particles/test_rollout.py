@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 
@@ -16,22 +15,6 @@ def rollout() -> Rollout:
     return Rollout(Scene(truth, (1.0, 1.0), 0.05, 0.15, frame=0.01, gravity=9.81), forecast, truth, 6)
 
 
-def test_films_begin_with_the_last_given_frame(rollout) -> None:
-    films = rollout.films()
-    (name, truth), (other, model) = films.films
-    assert (name, other) == ("truth", "model")
-    np.testing.assert_array_equal(truth, rollout.truth[0, 5:])
-    np.testing.assert_array_equal(model, rollout.forecast[0, 5:])
-    assert (films.box, films.radius, films.frame) == ((1.0, 1.0), 0.05, 0.01)
-
-
-def test_colours_are_layers_of_the_beginning(rollout) -> None:
-    layers = torch.from_numpy(rollout.films().classes)
-    heights = rollout.truth[0, 0, :, 1]
-    assert layers.bincount().tolist() == [2, 2, 2, 2]
-    assert all(heights[layers == low].max() < heights[layers == low + 1].min() for low in range(3))
-
-
 def test_the_curves_are_energy_momentum_and_distance(rollout) -> None:
     energy, momentum, distance = (panel.curves for panel in rollout.laws())
     for curve in (*energy, *momentum, *distance):
@@ -41,13 +24,6 @@ def test_the_curves_are_energy_momentum_and_distance(rollout) -> None:
     assert energy[0].y[-1] - energy[0].y[0] == pytest.approx(9.81 * 0.031)  # rising at one speed
     assert energy[1].y[-1] - energy[1].y[0] == pytest.approx(0)
     assert distance[0].y == pytest.approx([0.1 * step for step in range(1, 33)])
-
-
-def test_the_captions_name_the_walls(rollout) -> None:
-    animation, strip, laws = rollout.drawings()
-    assert (animation.name, strip.name, laws.name) == ("animation", "rollout", "laws")
-    truth, model = (1000 * rollout.outside(positions) for positions in (rollout.truth, rollout.forecast))
-    assert f"{truth:.1f} mm in truth and {model:.1f} mm in the model" in strip.caption
 
 
 def test_the_numbers_are_those_of_the_last_step_and_of_the_last_given_frame(rollout) -> None:

@@ -1,13 +1,9 @@
-import json
-
 import pytest
 import torch
 
 from edgewise import radius_graph
-from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
-from edgewise.models import Simulator, SimulatorSettings
-from edgewise.tasks import PatternChoice, Rollout, Scene, Simulation
+from edgewise.tasks import Rollout, Scene, Simulation
 from edgewise.tasks.particles.simulation import random_walk
 
 FALL = torch.tensor([0.0, -0.002], dtype=torch.float64)
@@ -57,20 +53,6 @@ def test_an_example_is_a_history_its_graph_and_the_next_frame():
     assert batch.graph == Graph.batch([radius_graph(frame / 0.2, 1.0) for frame in frames])
 
 
-def test_walls_are_told_by_clipped_distances_and_bells():
-    history = torch.tensor([0.5, 4.5]).double().expand(1, 6, 1, 2)  # at rest, in a box of 5
-    told = task().features(history)[0, 14:]
-    assert told[:4].tolist() == [0.5, 1.0, 1.0, 0.5]
-    bells = told[4:].view(4, 32)
-    assert torch.allclose(
-        bells, torch.exp(-((31 * torch.tensor([[0.5], [4.5], [4.5], [0.5]]) - torch.arange(32)) ** 2) / 2)
-    )
-    moving = history + torch.arange(-5.0, 1.0).view(1, 6, 1, 1) * torch.tensor([0.1, 0.0])
-    assert torch.allclose(
-        task().features(moving)[0, 18:50], torch.exp(-((31 * 0.6 - torch.arange(32)) ** 2) / 2), atol=1e-5
-    )
-
-
 def test_scores_compare_with_going_straight_on():
     fall, exact = task(), Newton()
     batch = next(fall.batches("valid", 14))
@@ -105,12 +87,6 @@ def test_the_target_of_a_disturbed_history_undoes_the_wrong_velocity():
     assert torch.allclose(found - wanted, -move, atol=1e-6)
 
 
-def test_a_training_batch_follows_from_its_generator_and_validation_has_no_noise():
-    noisy, same = (task(0.5).train_batch(4, torch.Generator().manual_seed(2)) for _ in range(2))
-    assert torch.equal(noisy.x, same.x) and torch.equal(noisy.target, same.target) and noisy.graph == same.graph
-    assert torch.equal(next(task(0.5).batches("valid", 3)).x, next(task().batches("valid", 3)).x)
-
-
 def test_a_perfect_model_rolls_out_the_truth():
     fall = task()
     rollout = fall.roll_out(Newton(), torch.tensor([4, 3]), steps=10)
@@ -119,17 +95,6 @@ def test_a_perfect_model_rolls_out_the_truth():
     assert torch.equal(rollout.truth, fall.scene.positions[[4, 3], :16])
     assert (rollout.error() < 1e-5).all() and rollout.error()[15] > 0
     assert fall.roll_out(Newton(), torch.tensor([4])).forecast.shape[1] == 20  # the film ends
-
-
-def test_films_are_rolled_out_side_by_side_as_alone():
-    fall = task()
-    model = Simulator(SimulatorSettings(width=8, depth=2), fall.signature).double()
-    model.forward = lambda graph, x, forward=model.forward: forward(graph, x.double())
-    both = fall.roll_out(model, torch.tensor([3, 4]), 5).forecast
-    for number, film in enumerate((3, 4)):
-        alone = fall.roll_out(model, torch.tensor([film]), 5).forecast
-        assert torch.allclose(both[number], alone[0], atol=1e-12)
-    assert (both[:, 6:] - fall.scene.positions[[3, 4], 6:11]).abs().max() > 1e-4
 
 
 def test_a_roll_out_is_measured():
@@ -145,29 +110,6 @@ def test_a_roll_out_is_measured():
         assert rollout.outside(centres) == pytest.approx(outside, abs=1e-7)
     shifted = rollout.forecast + torch.tensor([0.03, 0.04]).double()
     assert torch.allclose(Rollout(rollout.scene, shifted, rollout.forecast, 6).error(), torch.tensor(0.05).double())
-
-
-def test_a_roll_out_is_described_in_numbers():
-    answer = json.loads(json.dumps(task().predict(Newton(), None, "test:0", "cpu")))
-    assert answer["steps"] == 14 and answer["seconds"] == pytest.approx(0.14)
-    assert list(answer["distance_after_steps"]) == ["1", "10", "14"]
-    assert answer["forecast"]["energy_last"] == pytest.approx(answer["truth"]["energy_last"], rel=1e-3)
-    for request in ("test:1", "valid:-1", "7", "all"):
-        with pytest.raises(DataError):
-            task().predict(Newton(), None, request, "cpu")
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ConfigError, match="too few"):
-        task(frames=6)
-    with pytest.raises(ConfigError, match="from positions"):
-        next(task().batches("valid", 2, PatternChoice("complete")))
-
-
-def test_a_report_rolls_the_test_films_out():
-    (section,) = task().draw(Newton(), None, {})
-    assert [drawing.name for drawing in section.make()] == ["animation", "rollout", "laws"]
-    assert task().describe() == "fall: films of 20 frames of 7 particles (3 train, 1 valid, 1 test)"
 
 
 def test_a_prediction_comes_with_its_animation():

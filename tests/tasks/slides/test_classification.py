@@ -1,17 +1,14 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-from edgewise.data.splits import by_class
-from edgewise.deployment.trained import Trained
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
 from edgewise.tasks.slides import classification as module
-from edgewise.tasks.slides.classification import Slides, auc, read_folder, read_slides
+from edgewise.tasks.slides.classification import Slides, read_folder, read_slides
 from edgewise.tasks.slides.reader import Tiling
 from edgewise.tasks.slides.simulator import plan, simulate
 
@@ -58,17 +55,6 @@ def test_a_slide_becomes_a_graph_of_its_tiles(task):
     assert torch.equal(task.graphs.members[0].dense_mask(), near)
 
 
-def test_auc_is_the_share_of_pairs_in_the_right_order():
-    generator = torch.Generator().manual_seed(0)
-    chances = torch.rand(30, 3, generator=generator).softmax(-1)
-    targets = torch.randint(3, (30,), generator=generator)
-    shares = []
-    for k in range(3):
-        own, other = chances[targets == k, k].tolist(), chances[targets != k, k].tolist()
-        shares.append(sum((a > b) + (a == b) / 2 for a in own for b in other) / len(own) / len(other))
-    assert auc(chances, targets) == pytest.approx(sum(shares) / 3)
-
-
 def test_heat_points_where_the_answer_comes_from(task, monkeypatch):
     """A heat map that is the region itself always points into it, one that avoids it never does."""
     for sign, wanted in ((1.0, 1.0), (-1.0, 0.0)):
@@ -96,11 +82,6 @@ def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     assert hottest == {"x": column * 128, "y": row * 128, "side": 128}
     assert task.predict(one, None, "test:1", "cpu") == known.values
     assert task.examine_slide(GNN(GNNSettings(readout="mean"), task.signature), None, "test:1", "cpu").heat is None
-
-
-def test_several_slides_are_read_as_one_is(task, files):
-    one, requests = model(task), [str(files / "5.tiff"), "test:1"]
-    assert Trained(one, task).predict(requests) == [task.predict(one, None, request, "cpu") for request in requests]
 
 
 @pytest.mark.parametrize("request_", ["test:2", "test:x", "nowhere.svs"])
@@ -170,26 +151,6 @@ def test_a_wrong_table_is_named_with_its_line(tmp_path, table, message):
         read_folder(mine, 0)
 
 
-def test_splits_are_stratified_and_each_needs_every_class(task):
-    targets = torch.tensor([0] * 20 + [1] * 10)
-    splits = by_class(targets, 0)
-    assert {name: targets[chosen].bincount().tolist() for name, chosen in splits.items()} == {
-        "train": [12, 6],
-        "valid": [4, 2],
-        "test": [4, 2],
-    }
-    assert torch.cat(list(splits.values())).sort().values.tolist() == list(range(30))
-    lacking = Slides(task.slides.paths, task.slides.targets, ("a", "b"), {"train": torch.tensor([0, 2])})
-    with pytest.raises(DataError, match="no slide of the train split is 'b'"):
-        SlideClassification("x", lacking, task.layouts, [np.zeros(1)], task.features, TILING)
-
-
-@pytest.mark.parametrize("options", [{"count": 19}, {"width": 3}, {"steps": -1}, {"seed": -1}])
-def test_impossible_options_are_refused(options):
-    with pytest.raises(ConfigError, match="must be from"):
-        slides(**options)
-
-
 def test_a_report_shows_slides_of_both_classes_and_outlines_the_region(task):
     sections = {section.title: section for section in task.draw(model(task), None, {})}
     assert list(sections) == ["Heat maps", "Clusters", "Confusion matrix"]
@@ -227,12 +188,3 @@ def test_the_extractor_learns_from_slides_that_train_alone(cache, tmp_path, monk
     assert seen == ["0.tiff", "1.tiff"]
     x = torch.cat([batch.x for batch in task.batches("train", 1)])
     assert x.mean(0).abs().max() < 1e-4
-
-
-def test_the_seed_parts_ones_own_slides(tmp_path):
-    lines = ["slide,label"]
-    for n in range(20):
-        (tmp_path / f"{n}.tiff").write_bytes(b"")
-        lines.append(f"{n}.tiff,{'ab'[n % 2]}")
-    (tmp_path / "labels.csv").write_text("\n".join(lines))
-    assert read_folder(tmp_path, 0).splits["test"].tolist() != read_folder(tmp_path, 1).splits["test"].tolist()

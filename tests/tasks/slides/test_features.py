@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.errors import DataError, ShapeError
+from edgewise.errors import ShapeError
 from edgewise.tasks.slides import features
-from edgewise.tasks.slides.features import contrast, extract, fit_scale, learn_extractor, sample, view
+from edgewise.tasks.slides.features import contrast, extract, fit_scale, learn_extractor, view
 from edgewise.tasks.slides.reader import Layout, Tiling
 
 TILING = Tiling(size=16, workers=0)
@@ -48,21 +48,6 @@ def test_the_contrast_is_its_equation():
         expected -= math.log(math.exp(likeness[(i + 4) % 8]) / others) / 8
     assert contrast(a, b, 0.5).item() == pytest.approx(expected, rel=1e-12)
     assert torch.autograd.gradcheck(contrast, (a.requires_grad_(), b.requires_grad_()))
-
-
-def test_a_view_keeps_the_scale_and_changes_place_turn_and_colour():
-    tile = torch.zeros(1, 16, 16, 3, dtype=torch.uint8)
-    tile[:, 4:12, 4:6] = 200  # a bar of 8 by 2 pixels
-    generator = torch.Generator().manual_seed(0)
-    shapes, colours = set(), set()
-    for _ in range(40):
-        seen = view(tile, generator)
-        assert seen.shape == (1, 12, 12, 3) and seen.dtype == torch.uint8
-        bright = (seen[0].float().mean(-1) > seen.float().mean() + 30).nonzero()
-        shapes.add(tuple((bright.amax(0) - bright.amin(0) + 1).tolist()))
-        colours.add(tuple(seen[0][tuple(bright[0].tolist())].tolist()))
-    assert shapes == {(8, 2), (2, 8)}
-    assert len(colours) > 20
 
 
 def test_without_labels_the_network_learns_to_tell_tiles_it_never_saw_apart(slides):
@@ -110,15 +95,3 @@ class Own(nn.Module):
 def test_an_extractor_that_gives_something_else_is_refused(slides, what):
     with pytest.raises(ShapeError, match=r"finite \[B, C\] is needed"):
         extract(Own(what), slides, TILING)
-
-
-def test_a_sample_is_drawn_evenly_from_all_slides(slides):
-    assert len(sample(slides, TILING, 10_000, 0)) == 900
-    drawn = sample(slides, TILING, 90, 0)
-    assert len(drawn) == 90 and torch.equal(drawn, sample(slides, TILING, 90, 0))
-
-
-def test_one_tile_is_too_few(slides):
-    one = Layout(slides[0].path, 16.0, (1, 1), slides[0].places[:1])
-    with pytest.raises(DataError, match="too few"):
-        learn_extractor([one], TILING, 8, 1, 0)

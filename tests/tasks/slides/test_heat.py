@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise.graphs import complete
-from edgewise.tasks.slides.heat import Examined, hottest, smoothed
+from edgewise.tasks.slides.classification import Examined, hottest, smoothed
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import plan, simulate
 
@@ -28,10 +28,6 @@ def test_the_hottest_tile_is_the_strongest_and_what_speaks_against_is_left_bare(
     cold = Examined({}, layout, torch.zeros(len(layout.places))).map(TILING, "none")
     assert not cold.heat.any() and cold.region is None
     assert hottest(layout, heat)[0] == {"x": column * 128, "y": row * 128, "side": 128}
-
-
-def test_without_heat_nothing_is_drawn(layout):
-    assert Examined({}, layout, None).drawings(TILING) == {}
 
 
 def test_heat_is_shared_with_neighbours():

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.tasks.text.corpus import PLAYS, SUBJECTS, Corpus, read_captions, read_corpus, read_documents, read_plays
 
 
@@ -38,23 +38,6 @@ def test_neighbours_are_on_one_side_and_every_passage_in_one_split() -> None:
     shares = [len(rows) / len(where) for rows in corpus.splits.values()]
     assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.02)
     assert not torch.equal(corpus.splits["test"], read_plays(_text(200), 4, fold=1).splits["test"])
-
-
-def test_few_labels_are_as_many_of_each_class_and_the_other_splits_stay() -> None:
-    corpus = read_plays(_text(200), words=4)
-    few = corpus.few(3, seed=0)
-    assert torch.bincount(corpus.labels[few["train"]]).tolist() == [3] * 9
-    assert torch.isin(few["train"], corpus.splits["train"]).all()
-    assert few["test"] is corpus.splits["test"] or torch.equal(few["test"], corpus.splits["test"])
-    assert not torch.equal(few["train"], corpus.few(3, seed=1)["train"])
-    assert torch.equal(corpus.few(0, seed=0)["train"], corpus.splits["train"])
-    with pytest.raises(ConfigError, match=r"task\.labels must be 0"):
-        corpus.few(-1, seed=0)
-
-
-def test_a_text_without_a_plays_opening_is_refused() -> None:
-    with pytest.raises(DataError, match="'Richard III' does not begin with 'Now is the winter"):
-        read_plays("A:\nBefore we proceed any further, hear me speak.\n\nB:\nNo.", words=1)
 
 
 def test_captions_with_one_subject_hide_it_and_all_are_there_to_learn_from() -> None:
@@ -125,10 +108,3 @@ def test_a_folder_that_is_none_of_documents_is_refused(tmp_path, files, message)
     _write(tmp_path / "texts", files)
     with pytest.raises(DataError, match=message):
         read_documents(tmp_path / "texts")
-
-
-def test_unknown_documents_are_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown documents 'poems'; known are captions, plays, or give path="):
-        read_corpus("poems")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"task\.words must be at least 1"):
-        read_plays("", words=0)

@@ -3,25 +3,13 @@ import json
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
-from edgewise.models import BART, BERT, BARTSettings, BERTSettings
+from edgewise.errors import ConfigError
 from edgewise.tasks import denoised_documents, documents, masked_documents
 from edgewise.tasks.text.documents import Reading
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK
 
 READ = {"level": "byte", "length": 24}
 WORDS = {"sea": "ship wave sail storm", "land": "field horse road barn"}
-
-
-class Rows(torch.nn.Module):
-    """Logits that depend on what is read."""
-
-    def __init__(self, logits) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, graph, x):
-        return self.logits * x.sum()
 
 
 @pytest.fixture
@@ -68,57 +56,6 @@ def test_the_pre_training_tasks_never_read_what_the_classes_are_tested_on(folder
     assert masked.tokenizer.to_json() == damaged.tokenizer.to_json() == task.tokenizer.to_json()
 
 
-def test_few_labels_do_not_change_the_tokens_nor_what_tests(folder) -> None:
-    few, all_ = documents(path=folder, **READ, labels=2), documents(path=folder, **READ)
-    assert (few.epoch_size, all_.epoch_size) == (4, 12)
-    assert few.tokenizer.to_json() == all_.tokenizer.to_json()
-    assert torch.equal(few.splits["test"], all_.splits["test"])
-
-
-def test_masked_documents_are_masked_and_cut(folder) -> None:
-    task = masked_documents(path=folder, level="byte", length=8, share=0.5)
-    batch = task.train_batch(6, torch.Generator().manual_seed(0))
-    assert batch.graph.sizes.tolist() == [8] * 6
-    assert bool((batch.x[batch.rows] == MASK).any())
-    assert bool((batch.x.view(6, 8)[:, 0] == BEGIN).all())
-    logits = torch.randn(8, task.tokenizer.size)
-    large, small = (task.predict(Rows(logits), None, f"{x}<mask>", "cpu") for x in ("SAILS", "sails"))
-    assert large == small
-    large = masked_documents(path=folder, level="byte", length=8, lowercase=False)
-    assert large.predict(Rows(logits), None, "SAILS<mask>", "cpu")["text"] == "SAILS<mask>"
-
-
-def test_damaged_documents_have_both_ends_and_their_target_is_the_document(folder) -> None:
-    task = denoised_documents(path=folder, **READ, infill=0.5)
-    for source, target in task.train_batch(8, torch.Generator().manual_seed(0)).pairs:
-        assert (source[0], source[-1], target[0], target[-1]) == (BEGIN, END, BEGIN, END)
-        assert task.tokenizer.decode(target.tolist()) in task.texts["train"][1]
-
-
-@pytest.mark.parametrize("model", ["bert", "bart"])
-def test_a_trained_model_names_a_documents_class(folder, model) -> None:
-    task = documents(path=folder, **READ)
-    small = {"width": 16, "heads": 2, "dropout": 0.0}
-    settings = {"bert": BERTSettings(**small, depth=1, readout="mean"),
-                "bart": BARTSettings(**small, encoder_depth=1, decoder_depth=1)}[model]  # fmt: skip
-    made = {"bert": BERT, "bart": BART}[model](settings, task.signature)
-    optimizer, draw = torch.optim.Adam(made.parameters(), 0.01), torch.Generator().manual_seed(0)
-    for _ in range(60):
-        batch = task.train_batch(12, draw)
-        optimizer.zero_grad()
-        task.loss(made(*batch.inputs), batch).backward()
-        optimizer.step()
-    found = task.predictions(made, None, ["ship wave sail.", "field road BARN.", "test:0"], "cpu")
-    assert [one["class"] for one in found[:2]] == ["sea", "land"]
-    assert found[2]["label"] in task.classes
-    assert "/" in found[2]["name"]
-    subject = task.subject(made.eval(), None, "Ship wave")
-    assert subject.names[:5] == ["⟨begin⟩", "s", "h", "i", "p"]
-    assert subject.classes == ("land", "sea")
-    with pytest.raises(DataError, match="the document is empty"):
-        task.predict(made, None, "  ", "cpu")
-
-
 def test_the_tokens_of_the_run_before_are_read(folder, tmp_path) -> None:
     """A classification that starts from another corpus reads by that corpus's tokens."""
     run, task = tmp_path / "run", masked_documents(path=folder, length=24, vocabulary=300)
@@ -147,12 +84,3 @@ def test_a_hidden_word_is_a_mask(tmp_path) -> None:
     assert "man" not in task.tokenizer.decode(x.tolist())
     masked = masked_documents(folder=str(tmp_path), level="byte")
     assert masked.texts["train"] == ["a man runs.", "two dogs see a dog.", "a cat."]
-
-
-def test_plays_are_read_from_the_data(data) -> None:
-    task = documents("plays", labels=20, folder=str(data("tinyshakespeare")))
-    assert task.epoch_size == 180
-    assert len(task.classes) == 9
-    assert task.describe() == "plays: 9 classes, 2,000 tokens, documents (180 train, 490 valid, 480 test)"
-    of_romeo = [text for text, play in zip(task.corpus.texts, task.corpus.labels.tolist(), strict=True) if play == 3]
-    assert sum("Romeo" in text for text in of_romeo) > 0.25 * len(of_romeo)

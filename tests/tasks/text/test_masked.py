@@ -7,8 +7,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import MaskedTokens
 from edgewise.tasks.text.pretrained import read_tokenizer
-from edgewise.tasks.text.tokenization import BEGIN, END, MASK, BPETokenizer, CharacterTokenizer
-from edgewise.training import evaluate
+from edgewise.tasks.text.tokenization import BEGIN, END, MASK, CharacterTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TEXTS = {"train": ["attention", "graph", "edge", "transformer"], "valid": ["sender", "receiver"], "test": ["node"]}
@@ -23,6 +22,18 @@ def _whole(batch):
     x = batch.x.clone()
     x[batch.rows] = batch.target
     return [part.tolist() for part in x.split([member.num_receivers for member in batch.members])]
+
+
+class Likely(torch.nn.Module):
+    """The same logits for each token."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, graph, x):
+        self.read = x.tolist()
+        return self.logits.expand(len(x), -1)
 
 
 def test_a_batch_is_masked_texts_side_by_side():
@@ -42,14 +53,6 @@ def test_every_text_is_read_once_with_the_same_masks():
         assert read == TEXTS[split]
     first, again = (next(task.batches("valid", 2)) for _ in range(2))
     assert torch.equal(first.x, again.x)
-
-
-def test_the_masks_of_an_evaluation_are_the_same_in_batches_of_any_size():
-    task = MaskedTokens("words", TEXTS | {"valid": 4 * TEXTS["train"]}, CharacterTokenizer(LETTERS), length=16)
-    model = BERT(BERTSettings(width=16, depth=1, heads=2), task.signature)
-    for size in (1, 3):  # in batches of one, some texts have nothing to guess
-        assert torch.equal(*(torch.cat([batch.x for batch in task.batches("valid", n)]) for n in (16, size)))
-        assert evaluate(model, task, "valid", size) == pytest.approx(evaluate(model, task, "valid", 16))
 
 
 def test_the_loss_is_of_what_was_chosen_alone():
@@ -84,50 +87,6 @@ def test_another_wording_is_read_to_train_unless_it_is_too_long():
     assert [task.tokenizer.decode(text) for text in _whole(next(task.batches("valid", 2)))] == TEXTS["valid"]
 
 
-def test_what_is_masked_is_learned():
-    """Of a text whose letters are all the same, any letter tells the others."""
-    words = [letter * 6 for letter in "abcd"]
-    task = MaskedTokens("same", dict.fromkeys(TEXTS, words), CharacterTokenizer("abcd"), length=8, share=0.3)
-    model = BERT(BERTSettings(width=16, depth=1, heads=2, dropout=0.0, norm="layer"), task.signature)
-    optimizer, draw = torch.optim.Adam(model.parameters(), 0.01), torch.Generator().manual_seed(0)
-    for _ in range(150):
-        batch = task.train_batch(16, draw)
-        optimizer.zero_grad()
-        task.loss(model(batch.graph, batch.x), batch).backward()
-        optimizer.step()
-    (found,) = task.predict(model, None, "bb<mask>bbb", "cpu")["guesses"]
-    tokens = [one["token"] for one in found]
-    assert tokens[0] == "b" and found[0]["probability"] > 0.9
-    assert sorted(tokens) == [*"abcd"]  # the ends and the mask are no guesses
-    assert sum(one["probability"] for one in found) == pytest.approx(1.0)
-    assert len(task.predict(model, None, "<mask>c<mask>", "cpu")["guesses"]) == 2
-
-
-class Likely(torch.nn.Module):
-    """The same logits for each token."""
-
-    def __init__(self, logits):
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, graph, x):
-        self.read = x.tolist()
-        return self.logits.expand(len(x), -1)
-
-
-def test_tokens_that_read_alike_are_guesses_of_their_own():
-    pytest.importorskip("tokenizers")
-    tokenizer = BPETokenizer.learn(["a man walks"] * 9, size=270)
-    alike = [token for token in range(tokenizer.size) if tokenizer.decode([token]) == "a"]  # with a space, and without
-    logits = torch.zeros(tokenizer.size)
-    logits[alike] = torch.tensor([8.0, 9.0])
-    task = MaskedTokens("words", {split: ["a man"] for split in TEXTS}, tokenizer, length=20)
-    (found,) = task.predict(Likely(logits), None, "a <mask> walks", "cpu")["guesses"]
-    assert [one["token"] for one in found[:2]] == ["a", "a"]
-    expected = logits[3:].double().softmax(0).topk(5).values.tolist()
-    assert [one["probability"] for one in found] == pytest.approx(expected)
-
-
 def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
     library = pytest.importorskip("tokenizers")
     words = ["[PAD]", "x", "y", "z", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "man", "runs", "walks"]
@@ -141,7 +100,7 @@ def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
     texts = {split: ["the man runs", "x what"] for split in TEXTS}
     task = MaskedTokens("words", texts, CharacterTokenizer(LETTERS + " "), 20)
     task.reword = lambda text, generator: f"{text} y"
-    task.use(read_tokenizer(tmp_path / "tokenizer.json"), 20)
+    task.use(read_tokenizer(tmp_path / "tokenizer.json"))
     batch = task.train_batch(500, torch.Generator().manual_seed(0))
     read, special = batch.x[batch.rows], {0, 4, 5, 6, 7, 12, 13, 14, 15}
     assert 0.75 < (read == 7).double().mean() < 0.85 and set(read.tolist()) == {1, 2, 3, 7, 8, 9, 10, 11}
@@ -158,7 +117,7 @@ def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
     }
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | {"mask_token": "none"}))
     with pytest.raises(DataError, match="no token for a mask"):
-        task.use(read_tokenizer(tmp_path / "tokenizer.json"), 20)
+        task.use(read_tokenizer(tmp_path / "tokenizer.json"))
 
 
 def test_what_cannot_be_is_refused():

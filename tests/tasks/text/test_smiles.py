@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import masked_smiles, smiles
-from edgewise.tasks.text.smiles import ALPHABET, TOKENIZER, canonical, respelt
+from edgewise.tasks.text.smiles import TOKENIZER, canonical, respelt
 
 pytest.importorskip("rdkit")
 LINES = [f'"m, {carbons}",OC{"C" * carbons},{carbons}.5' for carbons in range(1, 31)]
@@ -39,17 +39,6 @@ def test_training_reads_respelt_molecules_and_evaluation_canonical_ones(tmp_path
     assert set(_read(plain.train_batch(10, torch.Generator()))) == train
 
 
-def test_targets_go_with_their_molecules(tmp_path):
-    task = smiles(**_write(tmp_path))
-    batch = task.train_batch(20, torch.Generator().manual_seed(0))
-    assert [text.count("C") - 0.5 for text in _read(batch)] == batch.target.tolist()
-    model = BERT(BERTSettings(width=8, depth=1, heads=2, readout="first"), task.signature)
-    assert model(batch.graph, batch.x).shape == (20, 1)
-    outputs = ((batch.target - task.mean) / task.deviation)[:, None]
-    assert task.loss(outputs, batch) < 1e-10
-    assert task.predict(model, None, "valid:0", "cpu")["name"] == task.graphs.names[task.graphs.splits["valid"][0]]
-
-
 def test_labels_are_some_of_the_training_molecules_and_masked_smiles_sees_the_same_cut(tmp_path):
     options = _write(tmp_path)
     whole, few, masked = (
@@ -75,33 +64,6 @@ def test_masked_molecules_are_respelt(tmp_path):
     read = [TOKENIZER.decode(part.tolist()) for part in x.split([m.num_receivers for m in batch.members])]
     assert {canonical(text) for text in read} <= set(task.texts["train"])
     assert set(read) - set(task.texts["train"])
-
-
-def test_all_of_esol_and_its_spellings_fit(data):
-    data("esol")
-    task, draw = smiles(labels=100), torch.Generator().manual_seed(0)
-    assert (len(task.graphs.names), task.epoch_size) == (1128, 100)
-    spelt = [respelt(name, draw) for name in task.graphs.names]
-    assert set().union(*spelt) <= set(ALPHABET)
-    assert max(map(len, spelt)) <= 126
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"labels": 0}, ConfigError, "labels must be at least 1"),
-        ({"length": 9}, DataError, "longer than length=9"),
-        ({"value": "boils"}, DataError, "expected smiles, boils"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, error, message, tmp_path):
-    with pytest.raises(error, match=message):
-        smiles(**_write(tmp_path) | options)
-
-
-def test_what_is_no_molecule_is_refused_by_its_line(tmp_path):
-    with pytest.raises(DataError, match=r"mine\.csv: line 4: not a molecule in SMILES: 'C1CC'"):
-        masked_smiles(**_write(tmp_path, [*LINES[:2], "x,C1CC,2.0", *LINES[2:]]))
 
 
 def test_any_molecule_is_predicted_by_its_smiles_in_whatever_spelling(tmp_path):

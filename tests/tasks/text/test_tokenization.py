@@ -2,12 +2,10 @@ import json
 
 import pytest
 
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
     BPETokenizer,
-    ByteTokenizer,
-    CharacterTokenizer,
     learn_tokenizer,
     tokenizer_from_json,
 )
@@ -34,13 +32,6 @@ def test_json_holds_all_of_a_tokenizer(level):
     assert again.to_json() == tokenizer.to_json()
 
 
-@pytest.mark.parametrize("level", ["bpe", "byte"])
-def test_no_text_is_unknown_to_bytes(level):
-    tokenizer = learn_tokenizer(level, ["plain"], 259)
-    for text in ("漢字 🙂 e\u0301", "<s> </s> <mask>", "a\x00b", "\u2028"):
-        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
-
-
 def test_byte_pairs_are_the_most_frequent_ones():
     """Written out: 'ab' is there 6 times, then 'abc' 4 times; each becomes one token."""
     tokenizer = BPETokenizer.learn(["xabc xabc xabc xabc xabd xabd"], SPECIAL + 256 + 2)
@@ -48,33 +39,6 @@ def test_byte_pairs_are_the_most_frequent_ones():
     lengths = [len(tokens) for tokens in tokenizer.encode(["xabc", "xabd", "abc"])]
     plain = [len(text) + 1 for text in ("xabc", "xabd", "abc")]  # the blank in front is a byte too
     assert [a - b for a, b in zip(plain, lengths, strict=True)] == [2, 2, 1]
-
-
-def test_more_tokens_make_shorter_texts():
-    sizes = [259, 280, 320]
-    lengths = [sum(map(len, BPETokenizer.learn(TEXTS, size).encode(TEXTS))) for size in sizes]
-    assert lengths[0] > lengths[1] > lengths[2]
-    assert [BPETokenizer.learn(TEXTS, size).size for size in sizes] == sizes
-
-
-def test_learning_repeats():
-    assert BPETokenizer.learn(TEXTS, 300).to_json() == BPETokenizer.learn(TEXTS, 300).to_json()
-
-
-def test_bytes_cut_short_are_still_a_text():
-    assert ByteTokenizer().decode([SPECIAL + 0xC3]) == "\ufffd"
-
-
-def test_an_unknown_character_is_named():
-    with pytest.raises(DataError, match="'x' at position 1 is none of the 3 characters"):
-        CharacterTokenizer("abc").encode(["ax"])
-    assert CharacterTokenizer("abc").known("axb") == "ab" and ByteTokenizer().known("axb") == "axb"
-
-
-@pytest.mark.parametrize(("level", "size", "message"), [("word", 300, "unknown level"), ("bpe", 258, "at least 259")])
-def test_impossible_tokenizers_are_refused(level, size, message):
-    with pytest.raises(ConfigError, match=message):
-        learn_tokenizer(level, TEXTS, size)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from edgewise.errors import counted
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.models import Features, model_named
-from edgewise.tasks.isomorphism.families import FAMILIES, Family, read_pairs
+from edgewise.tasks.graphs.isomorphism import FAMILIES, Family, read_pairs
 
 SEEDS = 3  # of a model's weights: what one draw misses by chance, another sees
 RELABELLINGS = 100

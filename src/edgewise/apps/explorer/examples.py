@@ -16,6 +16,7 @@ from edgewise.graphs import Graph
 from edgewise.tasks.core.abilities import FindsByName, Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.nodes.classification import neighbourhood
 
 MOST_NODES = 2000  # of one example; of a larger graph a neighbourhood is shown
 MOST_EDGES = 50_000  # of one example's own graph, so that a page stays below 2 MB
@@ -123,25 +124,6 @@ def _around(task: Task, graph: Graph, features: Tensor, targets: Tensor, node: s
         f"{len(near)} of {count} nodes: those nearest to node {names[0]}; nodes at the rim lack the senders beyond it."
     )
     return Piece(f"around node {names[0]}", note, graph.subgraph(near), features[near], names, targets[near])
-
-
-def neighbourhood(graph: Graph, centre: int, most: int) -> Tensor:
-    """The nodes nearest to one, hop by hop along its senders, itself first.
-
-    Example
-        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
-        >>> neighbourhood(path, 3, 3).tolist()
-        [3, 2, 1]
-    """
-    offsets, senders = graph.offsets.tolist(), graph.senders
-    near = {centre: None}
-    for node in (queue := [centre]):
-        fresh = [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
-        near.update(dict.fromkeys(fresh))
-        queue += dict.fromkeys(fresh)
-        if len(near) >= most:
-            break
-    return torch.tensor(list(near)[:most])
 
 
 def _names(task: Any, x: Any, count: int) -> list[str]:

@@ -43,51 +43,27 @@ class Spectrum:
         """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.
 
         >>> from edgewise.graphs.patterns.blocks import complete
-        >>> laplacian_spectrum(complete(3), 3).projections()[0]  # 1/3 of 0; 2/3 of 3/2, which is double
+        >>> component_spectra(complete(3), 3).projections()[0]  # 1/3 of 0; 2/3 of 3/2, which is double
         tensor([0.3333, 0.6667, 0.6667], dtype=torch.float64)
         """
         same = ((self.values[:, :, None] - self.values[:, None]).abs() <= 10 * SAME).double()
         return (self.vectors.square().unsqueeze(-2) @ same[self.part]).squeeze(-2)
 
 
-def laplacian_spectrum(graph: Graph, count: int) -> Spectrum:
-    """The `count` smallest eigenvalues of each graph's normalised Laplacian, each as often as it occurs.
+def component_spectra(graph: Graph, count: int) -> Spectrum:
+    """The `count` smallest eigenvalues of each connected component's normalised Laplacian, each as often as it occurs.
 
-    Equation    L v = λ v,  L = I - D^-½ A D^-½,  d_i = Σ_j a_ij,  0 = λ_1 <= λ_2 <= ... <= 2
-    Symbols     A = the graph without directions and self-loops, edges counted once; count = k
-    Shapes      -> `Spectrum`: values [G, k], vectors [N, k], of length 1 and orthogonal
+    Equation    L v = λ v,  L = I - D^-½ A D^-½,  d_i = Σ_j a_ij,  0 = λ_1 < λ_2 <= ... <= 2
+    Symbols     A = a component without directions and self-loops, edges counted once; count = k
+    Shapes      -> `Spectrum`: values [components, k], vectors [N, k], those of a component of length 1 and orthogonal
     Errors      GraphError for a graph whose receivers are not its senders, a count below 1, or an eigenvector whose
                 residual |L v - λ v| stays above 1e-6
-    Edge cases  the eigenvalue 0 occurs once for each component, exactly, with eigenvectors D^½ 1; an isolated node is a
-                component. The sign is that which makes the largest entry, or the first of several, positive, so that
-                solvers agree; the choice among the vectors of a repeated eigenvalue is arbitrary
+    Edge cases  λ_1 is 0 exactly, with the eigenvector D^½ 1; an isolated node is a component. The sign is that which
+                makes the largest entry, or the first of several, positive, so that solvers agree; the choice among the
+                vectors of a repeated eigenvalue is arbitrary
     Cost        each component alone. Up to 2,000 nodes: O(n³), dense. More: Lanczos, O(k E) a step, or where it does
                 not converge (grids) shift and invert; repeated on what is left, until no eigenvalue is missed
-    Reference   Belkin & Niyogi, 2002; Dwivedi & Bresson, 2021; Baggag & Saad, §5.5
-
-    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
-    >>> laplacian_spectrum(path, 3).values
-    tensor([[0.0000, 1.0000, 2.0000]], dtype=torch.float64)
-    """
-    graph.require_square("a Laplacian")
-    count = whole_number(count, "count", least=1)
-    parts = []
-    for first, a in _adjacencies(graph):
-        parts.append((first + numpy.arange(a.shape[0]), *_member_spectrum(a, count)))
-    return _spectrum(graph, count, parts)
-
-
-def component_spectra(graph: Graph, count: int) -> Spectrum:
-    """The spectrum of each connected component, as if it were a graph of its own: the parts are the components.
-
-    In `laplacian_spectrum` the first eigenvectors of a graph of many components are constants, one for each; here the
-    second one varies in each component of two nodes or more, which is what an encoding of places needs.
-
-    Equation    that of `laplacian_spectrum`, where λ_1 = 0 < λ_2
-    Shapes      -> `Spectrum`: values [components, k], vectors [N, k], those of a component of length 1 and orthogonal
-    Errors      those of `laplacian_spectrum`
-    Cost        that of `laplacian_spectrum`
-    Reference   Rampášek et al., "Recipe for a general, powerful, scalable graph transformer", 2022, §3
+    Reference   Belkin & Niyogi, 2002; Dwivedi & Bresson, 2021; Rampášek et al., 2022, §3; Baggag & Saad, §5.5
 
     >>> path_and_pair = Graph.from_edge_index([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]], num_nodes=5)
     >>> component_spectra(path_and_pair, 3).values
@@ -273,21 +249,6 @@ def _components(a: Any, count: int) -> Iterator[tuple[Any, tuple[Floats, Floats]
     order = numpy.argsort(member, kind="stable")
     for nodes in numpy.split(order, numpy.cumsum(numpy.bincount(member, minlength=parts))[:-1]) if n else []:
         yield nodes, _component_spectrum(a[nodes][:, nodes] if parts > 1 else a, count)
-
-
-def _member_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:
-    """The smallest eigenvalues of one graph, those of all its components together: values [m], vectors [n, m]."""
-    values, columns = [], []
-    for nodes, (lowest, basis) in _components(a, count):
-        for value, column in zip(lowest, basis.T, strict=True):
-            values.append(value)
-            columns.append((nodes, column))
-    chosen = numpy.argsort(numpy.array(values), kind="stable")[:count]
-    vectors = numpy.zeros((a.shape[0], len(chosen)))
-    for place, index in enumerate(chosen):
-        nodes, column = columns[index]
-        vectors[nodes, place] = column
-    return numpy.array(values)[chosen], vectors
 
 
 def _component_spectrum(a: Any, count: int) -> tuple[Floats, Floats]:

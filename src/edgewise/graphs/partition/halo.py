@@ -1,9 +1,10 @@
-"""The halo of a rank: the rows of senders that its receivers listen to and that other ranks hold."""
+"""What ranks send one another: the rows of a halo, blocks around a ring, and rows of nodes against heads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
@@ -116,3 +117,91 @@ class _Return(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return _Fetch.apply(gradient, *ctx.how), None, None  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The ranks of a group in a circle.
+
+    Symbols     sizes = how many rows each rank holds, at least one
+    Cost        a rank needs memory for two blocks of rows at a time, however many ranks there are
+    """
+
+    group: Group
+    sizes: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return dist.get_rank(self.group)
+
+    def passed(self, block: Tensor, axis: int, behind: int, tag: int = 0) -> Callable[[], Tensor]:
+        """Send a block to the next rank, while it computes; what is returned waits for the one before's.
+
+        Symbols     behind = how many ranks further back the rank is whose rows arrive; tag tells apart what passes at
+                    the same time
+        """
+        size, rank = len(self.sizes), self.rank
+        shape = list(block.shape)
+        shape[axis] = self.sizes[(rank - behind) % size]
+        block, arriving = block.contiguous(), block.new_empty(shape)
+        Halo.sent += block.numel() * block.element_size()
+        after, before = (_number(self.group, (rank + step) % size) for step in (1, -1))
+        sending = dist.P2POp(dist.isend, block.view(-1).view(torch.uint8), after, self.group, tag)
+        taking = dist.P2POp(dist.irecv, arriving.view(-1).view(torch.uint8), before, self.group, tag)
+        return partial(_wait, dist.batch_isend_irecv([sending, taking]), block, arriving)
+
+
+def _wait(works: Sequence[dist.Work], leaving: Tensor, arriving: Tensor) -> Tensor:
+    """What arrives, once all has; what leaves must be there until then."""
+    for work in works:
+        work.wait()
+    return arriving
+
+
+def _number(group: Group, rank: int) -> int:
+    """A rank's number among all processes."""
+    return rank if group is None else dist.get_global_rank(group, rank)
+
+
+def by_heads(x: Tensor, sizes: Sequence[int], group: Group) -> Tensor:
+    """All nodes' rows for this rank's share of the heads; gradients go back.
+
+    Shapes      x [*, n, H, C] of the rank's own n of N nodes -> [*, N, H / P, C]; P ranks, of `sizes` nodes
+    Cost        a rank sends all but the share that is its own
+    """
+    turned: Tensor = _Turn.apply(x, tuple(sizes), group, True)  # type: ignore[no-untyped-call]
+    return turned
+
+
+def by_rows(y: Tensor, sizes: Sequence[int], group: Group) -> Tensor:
+    """The way back: [*, N, H / P, C] -> [*, n, H, C]."""
+    turned: Tensor = _Turn.apply(y, tuple(sizes), group, False)  # type: ignore[no-untyped-call]
+    return turned
+
+
+class _Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, sizes: tuple[int, ...], group: Group, to_heads: bool) -> Tensor:
+        ctx.how = sizes, group, to_heads
+        rows = x.movedim(-3, 0)  # [nodes, *, heads, C]
+        own, ranks = sizes[dist.get_rank(group)], len(sizes)
+        if to_heads:
+            rows = rows.unflatten(-2, (ranks, -1)).movedim(-3, 0).contiguous()  # [P, n, *, H / P, C]
+            return _exchanged(rows.flatten(0, 1), [own] * ranks, sizes, group).movedim(0, -3)
+        got = _exchanged(rows.contiguous(), sizes, [own] * ranks, group)
+        return got.unflatten(0, (ranks, own)).movedim(0, -3).flatten(-3, -2).movedim(0, -3)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        sizes, group, to_heads = ctx.how
+        return (by_rows if to_heads else by_heads)(gradient, sizes, group), None, None, None
+
+
+def _exchanged(rows: Tensor, sends: Sequence[int], receives: Sequence[int], group: Group) -> Tensor:
+    """So many rows to each rank, one rank after the other, for so many from each."""
+    got = rows.new_empty(sum(receives), *rows.shape[1:])
+    width = rows[0].numel() * rows.element_size()
+    to, of = got.view(-1).view(torch.uint8), rows.view(-1).view(torch.uint8)
+    dist.all_to_all_single(to, of, [width * n for n in receives], [width * n for n in sends], group=group)
+    Halo.sent += width * (len(rows) - sends[dist.get_rank(group)])
+    return got

@@ -18,8 +18,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import cached, derived
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.partition.halo import Group, Halo, bounds_of
-from edgewise.graphs.partition.ring import Ring
+from edgewise.graphs.partition.halo import Group, Halo, Ring, bounds_of
 from edgewise.graphs.rule import Causal
 
 

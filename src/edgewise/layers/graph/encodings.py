@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.configuration import Bounds, Count, Natural
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
-from edgewise.graphs.make.cliques import clique_counts
+from edgewise.graphs.make.regular import clique_counts
 from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
 from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.layer import Example, Layer

@@ -16,7 +16,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.subject import Subject, captured, only_row
-from edgewise.tasks.core.task import EXAMPLE, Pattern, Task
+from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, Task
 
 
 class Predicts(Task):
@@ -26,7 +26,7 @@ class Predicts(Task):
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
 
     @abstractmethod
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The prediction for an input that a user names; it can be written as JSON."""
 
     @property
@@ -35,13 +35,13 @@ class Predicts(Task):
         return "test:0" if self.has_test else "valid:0"
 
     def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
         """The prediction for each of several inputs, every one a single example; by default one after the other."""
         with torch.no_grad():
             return [self.predict(model, pattern, request, device) for request in requests]
 
-    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> Output:
         """What `predict` gives, and drawings of it where the task has some."""
         return Output(self.predict(model, pattern, request, device), {})
 
@@ -86,7 +86,7 @@ class PredictsAll(Protocol):
         """This task on other data, which lie at a place: without splits, but with all that was fitted to the data that
         trained."""
 
-    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
+    def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """The prediction for everything there is, as rows of one table."""
 
 
@@ -145,7 +145,7 @@ class Generates(Protocol):
     generates: str
     """Options of `edgewise generate` for this task, as a user would write them."""
 
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """Let a model write something new."""
 
 
@@ -153,7 +153,7 @@ class Generates(Protocol):
 class Judges(Protocol):
     """Has scores that no single output decides."""
 
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """These scores of a split, of a model in evaluation mode."""
 
 
@@ -161,9 +161,7 @@ class Judges(Protocol):
 class Details(Protocol):
     """Says more of a split's predictions than scores: each class, the calibration, the largest errors."""
 
-    def quality(
-        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
-    ) -> dict[str, Any]:
+    def quality(self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: Device) -> dict[str, Any]:
         """How good they are, as JSON can hold it, of a model in evaluation mode; empty where nothing is known."""
 
 

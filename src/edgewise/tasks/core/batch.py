@@ -40,6 +40,7 @@ class Batch:
     rows: Tensor | None = None
     e: Tensor | None = None
     u: Tensor | None = None
+    divisible: ClassVar[bool] = True  # whether a batch of this kind can be cut between examples
     shared: ClassVar[bool] = True  # whether `part` knows all that it holds; each subclass has to say so itself
     _moved: dict[torch.device, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -107,7 +108,7 @@ class Batch:
         """
         if parts == 1:
             return [self]
-        whole = any(part is not None for part in (self.rows, self.e, self.u))
+        whole = not self.divisible or any(part is not None for part in (self.rows, self.e, self.u))
         if whole or isinstance(self.x, SparseFeatures) or len(self.x) < parts:
             return [self] * parts
         own = {name: value for name, value in self._own(Batch).items() if isinstance(value, Tensor) and value.ndim}

@@ -12,9 +12,9 @@ from edgewise.data.target import scale_of
 from edgewise.errors import DataError
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.quality import worst
+from edgewise.tasks.core.classification import worst
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Device, Pattern
 
 
 class Regression(Predicts):
@@ -50,9 +50,7 @@ class Regression(Predicts):
         return means | {"rmse": means["rmse"] ** 0.5}
 
     @torch.no_grad()
-    def quality(
-        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
-    ) -> dict[str, Any]:
+    def quality(self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: Device) -> dict[str, Any]:
         """The examples with the largest errors, predicted and measured."""
         pairs = []
         for batch in self.batches(split, size, pattern):

@@ -26,6 +26,7 @@ from edgewise.tasks.core.batch import Batch
 T = TypeVar("T")
 B = TypeVar("B")
 Pattern = Callable[..., Graph] | None
+Device = torch.device | str
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
 

@@ -1,8 +1,10 @@
 """Graph generation: a language model writes graphs, token by token, and is judged by what they look like together."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -11,7 +13,8 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.graphs import Graph, causal, comparison, links_of
+from edgewise.graphs import Graph, causal, comparison, grid, links_of
+from edgewise.graphs.comparison import isomorphism_classes, undirected
 from edgewise.graphs.derived import cached
 from edgewise.models.capabilities import language_model
 from edgewise.models.signature import Tokens
@@ -21,9 +24,7 @@ from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Networks, Output, Section, TextTable
 from edgewise.tasks.core.subject import Subject, on_matrix
-from edgewise.tasks.core.task import Pattern, without_future
-from edgewise.tasks.graphs.families import Family, draw_splits, family_named
-from edgewise.tasks.graphs.tokens import END, ORDERS, GraphTokens
+from edgewise.tasks.core.task import Device, Pattern, without_future
 
 Sequences = list[list[int]]
 AT_ONCE = 32  # tokens that are drawn before it is looked whether all graphs have ended
@@ -108,7 +109,7 @@ class GraphGeneration(Classification):
         model: nn.Module,
         count: int,
         pattern: Pattern = None,
-        device: torch.device | str = "cpu",
+        device: Device = "cpu",
         temperature: float = 1.0,
         seed: int = 0,
     ) -> list[Graph | None]:
@@ -122,7 +123,7 @@ class GraphGeneration(Classification):
             written = generate(writer, written, steps, partial(self.sequence_graph, pattern), temperature, **ruled)
         return [self.tokens.decode(sequence) for sequence in written.cpu()]
 
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """What the model's own graphs look like beside the test graphs: measured once, on the test split."""
         if split != "test":
             return {}
@@ -180,7 +181,7 @@ class GraphGeneration(Classification):
         ]
         return [TextTable(["", "the model's graphs", "random graphs, as many nodes and links"], shares + apart)]
 
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """New graphs, at temperature 1 unless another is given, with a drawing of those whose sequences end."""
         temperature = 1.0 if sampling.temperature is None else sampling.temperature
         sampled = self.sample(model, sampling.count, pattern, device, temperature, sampling.seed)
@@ -194,7 +195,7 @@ class GraphGeneration(Classification):
     def typical(self) -> str:
         return "0"
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The graph that the model writes with a seed, given as a number: its links, and whether it is valid."""
         if not (request.strip().isascii() and request.strip().isdigit() and len(request.strip()) < 10):
             raise DataError(f"{request!r} is no seed: give a whole number, by which the graph is drawn")
@@ -263,3 +264,263 @@ def graph_generation(
     law = family_named(family)
     splits = draw_splits(law, train, test, torch.Generator().manual_seed(seed))
     return GraphGeneration(family, law, splits, draws, order)
+
+
+END = 0  # before the first node and after the last one
+
+
+@cached
+def _lists(graph: Graph) -> tuple[list[int], list[int]]:
+    """Senders and offsets, for loops in Python."""
+    return graph.senders.tolist(), graph.offsets.tolist()
+
+
+def breadth_first(graph: Graph, generator: torch.Generator | None = None) -> list[int]:
+    """The nodes in the order in which a breadth-first search from a random node meets them.
+
+    Edge cases  neighbours are met in a random order, the same for all nodes; components follow one another
+    Cost        O(N log N + E log E)
+    Reference   You et al., "GraphRNN", 2018, §2.3.4
+
+    >>> breadth_first(Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)).index(1) < 2  # of a path
+    True
+    """
+    rank = torch.randperm(graph.num_receivers, generator=generator).tolist()
+    senders, offsets = _lists(graph)
+    order: list[int] = []
+    met = [False] * len(rank)
+    for start in sorted(range(len(rank)), key=rank.__getitem__):
+        queue = [] if met[start] else [start]
+        met[start] = True
+        for node in queue:
+            near = [j for j in set(senders[offsets[node] : offsets[node + 1]]) if not met[j]]
+            for j in near:
+                met[j] = True
+            queue += sorted(near, key=rank.__getitem__)
+        order += queue
+    return order
+
+
+def most_linked(graph: Graph, generator: torch.Generator | None = None) -> list[int]:
+    """The nodes from a random one on, next always one with the most links to those before it.
+
+    Edge cases  among equals a random one; components follow one another
+    Cost        O(N² + E)
+    Reference   Tarjan & Yannakakis, "Simple linear-time algorithms to test chordality of graphs", 1984
+                (maximum cardinality search)
+
+    >>> kite = undirected([[0, 0, 1, 2], [1, 2, 2, 3]], 4)  # a triangle with a tail, node 3
+    >>> order = most_linked(kite)
+    >>> order[-1] == 3 or order[0] == 3 or set(order[:2]) == {2, 3}  # the triangle is not left half-way
+    True
+    """
+    tie = torch.rand(graph.num_receivers, generator=generator).tolist()
+    senders, offsets = _lists(graph)
+    links = dict.fromkeys(range(graph.num_receivers), 0)  # of each node that is left, to the nodes before it
+    order: list[int] = []
+    while links:
+        node = max(links, key=lambda left: (links[left], tie[left]))
+        del links[node]
+        order.append(node)
+        for j in set(senders[offsets[node] : offsets[node + 1]]) & links.keys():
+            links[j] += 1
+    return order
+
+
+ORDERS = {"breadth-first": breadth_first, "most-linked": most_linked}
+
+
+class GraphTokens:
+    """The tokens of graphs of at most `most` nodes: END, "node k comes" and "it is linked to the earlier node j".
+
+    Equation    END, N_1, N_2, L_j ..., N_3, L_j ..., ..., END;  each L_j after N_k has j < k, and they ascend
+    Symbols     N_k = k and L_j = most + j, counted from 1; node k = the k-th node of the order
+
+    Example
+        >>> tokens = GraphTokens(most=3)
+        >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+        >>> tokens.encode(path, [1, 0, 2])  # the middle, an end linked to node 1, the other end likewise
+        [0, 1, 2, 4, 3, 4, 0]
+        >>> tokens.decode([0, 1, 2, 4, 3, 4, 0]).num_edges
+        4
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.size = 1 + 2 * most
+
+    def encode(self, graph: Graph, order: Sequence[int]) -> list[int]:
+        """The sequence of a graph, its nodes in that order; more than `most` nodes are a DataError."""
+        if graph.num_receivers > self.most:
+            raise DataError(f"a graph of {graph.num_receivers} nodes has no tokens: there are those of {self.most}")
+        senders, offsets = _lists(graph)
+        place = {node: k for k, node in enumerate(order, 1)}
+        tokens = [END]
+        for node, k in place.items():
+            earlier = {place[j] for j in senders[offsets[node] : offsets[node + 1]] if place[j] < k}
+            tokens += [k, *(self.most + j for j in sorted(earlier))]
+        return [*tokens, END]
+
+    def decode(self, tokens: Sequence[int] | Tensor) -> Graph | None:
+        """The graph of a sequence, up to its second END; None where it breaks the rules above."""
+        first, *rest = tokens.tolist() if isinstance(tokens, Tensor) else tokens
+        if first != END or END not in rest:
+            return None
+        node, last, links = 0, self.most, []
+        for token in rest[: rest.index(END)]:
+            if token == node + 1 and token <= self.most:
+                node, last = token, self.most
+            elif last < token < self.most + node:
+                last = token
+                links.append((node - 1, token - self.most - 1))
+            else:
+                return None
+        return undirected(torch.tensor(links, dtype=torch.int64).view(-1, 2).T, node) if node else None
+
+    def allowed(self, tokens: Tensor) -> Tensor:
+        """Which tokens may follow each token of sequences that keep the rules, in a row: [*, n] -> [*, n, size].
+
+        After END comes the first node of a graph; after a node or a link, a later link, the next node or END.
+
+        >>> GraphTokens(most=3).allowed(torch.tensor([0, 1, 2]))[-1].tolist()  # END, node 3, or a link to node 1
+        [True, False, False, True, True, False, False]
+        """
+        token, last = torch.arange(self.size, device=tokens.device), tokens.unsqueeze(-1)
+        nodes = ((tokens > END) & (tokens <= self.most)).cumsum(-1)
+        node = (nodes - torch.where(tokens == END, nodes, 0).cummax(-1).values).unsqueeze(-1)  # of its own graph
+        follows = (token == node + 1) & (token <= self.most)
+        link = (token > last.clamp(min=self.most)) & (token < self.most + node)
+        return follows | link | ((token == END) & (node > 0))
+
+
+class Family(Protocol):
+    """A law by which graphs are drawn."""
+
+    most: int
+    """The largest number of nodes of a member."""
+    links: int
+    """A number of links that no member exceeds."""
+
+    def draw(self, generator: torch.Generator) -> Graph:
+        """A member, whose nodes are numbered in no order that matters."""
+
+    def valid(self, graph: Graph) -> bool:
+        """Whether a graph could be a member."""
+
+    def withheld(self, member: Graph) -> bool:
+        """Whether a member is held back from training, to see whether a model comes to it by itself."""
+
+
+class Communities:
+    """Two communities: nodes of one are linked with probability 0.7, those of different ones with 0.05.
+
+    Equation    |V_1|, |V_2| ~ uniform on 6..10;  P(i ~ j) = 0.7 within V_1 and within V_2, 0.05 in between
+    Edge cases  a graph that does not hang together, or has more than 90 links (never seen), is drawn anew
+    Differs     GraphRNN's "community-small" (12 to 20 nodes) has two equal communities
+    Reference   You et al., 2018, §4.1
+    """
+
+    sizes = range(6, 11)
+    inside, between = 0.7, 0.05
+    most, links = 20, 90
+
+    def draw(self, generator: torch.Generator) -> Graph:
+        while True:
+            first, second = torch.randint(6, 11, (2,), generator=generator).tolist()
+            member = torch.arange(first + second) < first
+            pairs = torch.triu_indices(first + second, first + second, 1)
+            chance = torch.where(member[pairs[0]] == member[pairs[1]], self.inside, self.between)
+            graph = undirected(pairs[:, torch.rand(len(chance), generator=generator) < chance], first + second)
+            if connected(graph) and graph.num_edges <= 2 * self.links:
+                return graph
+
+    def valid(self, graph: Graph) -> bool:
+        """Connected; cut by the Laplacian's second eigenvector, both parts have 6 to 10 nodes, at least 0.45 of their
+        own pairs linked, and at most 0.2 of the pairs in between. So are 98 % of the members, and 8 % of random graphs.
+        """
+        if not self.sizes[0] * 2 <= graph.num_receivers <= self.most or not connected(graph):
+            return False
+        a = graph.dense_mask().double()
+        vector = torch.linalg.eigh(torch.diag(a.sum(1)) - a).eigenvectors[:, 1]
+        parts = vector > 0, vector <= 0
+        if not all(int(part.sum()) in self.sizes for part in parts):
+            return False
+        inside = [a[part][:, part].sum() / (part.sum() * (part.sum() - 1)) for part in parts]
+        return bool(min(inside) >= 0.45 and a[parts[0]][:, parts[1]].mean() <= 0.2)
+
+    def withheld(self, member: Graph) -> bool:
+        return False
+
+
+class Grids:
+    """Rectangular grids: a × b nodes, each linked to the next one on its left, right, top and bottom.
+
+    Equation    a, b ~ uniform on 3..6
+    Edge cases  two shapes are withheld from training
+    Differs     GraphRNN's have 10 to 20 nodes a side
+    Reference   You et al., 2018, §4.1
+    """
+
+    sides = range(3, 7)
+    unseen = ((3, 5), (4, 6))
+    most, links = 36, 60
+
+    def draw(self, generator: torch.Generator) -> Graph:
+        a, b = torch.randint(3, 7, (2,), generator=generator).tolist()
+        return self.of(a, b)
+
+    def of(self, a: int, b: int) -> Graph:
+        return grid(a, b, neighbors=4, loops=False)
+
+    def valid(self, graph: Graph) -> bool:
+        """The very same as a grid whose sides have 3 to 6 nodes, but for the numbering."""
+        degrees = graph.in_degrees()
+        shapes = [(a, b) for a in self.sides for b in self.sides if a <= b and a * b == graph.num_receivers]
+        return any(
+            torch.equal(degrees.sort().values, grid.in_degrees().sort().values)
+            and len(set(isomorphism_classes([graph, grid]))) == 1
+            for grid in (self.of(a, b) for a, b in shapes)
+        )
+
+    def withheld(self, member: Graph) -> bool:
+        """3 × 5 and 4 × 6, either side first: no other shape has as many nodes."""
+        return member.num_receivers in {a * b for a, b in self.unseen}
+
+
+FAMILIES: dict[str, Family] = {"communities": Communities(), "grids": Grids()}
+
+
+def family_named(name: str) -> Family:
+    """The family of that name; an unknown name is a ConfigError that lists the known ones."""
+    return chosen("family", name, FAMILIES)
+
+
+def draw_splits(family: Family, train: int, test: int, generator: torch.Generator) -> dict[Split, list[Graph]]:
+    """`train` members, a tenth as many to choose the weights by, neither with one that is withheld, and `test` others.
+
+    >>> splits = draw_splits(Communities(), 20, 10, torch.Generator().manual_seed(0))
+    >>> [len(graphs) for graphs in splits.values()]
+    [20, 2, 10]
+    """
+    if min(train, test) < 10:
+        raise ConfigError(f"train={train} and test={test} must be at least 10 graphs each")
+    members: list[Graph] = []
+    while len(members) < train + train // 10:
+        member = family.draw(generator)
+        members += [] if family.withheld(member) else [member]
+    return {"train": members[:train], "valid": members[train:], "test": [family.draw(generator) for _ in range(test)]}
+
+
+def connected(graph: Graph) -> bool:
+    """Whether a path leads from every node to every other.
+
+    >>> connected(undirected([[0], [1]], 2)), connected(undirected([[0], [1]], 3))
+    (True, False)
+    """
+    i, j = links_of(graph)
+    smallest = torch.arange(graph.num_receivers)  # of each node, the smallest number that it is linked to so far
+    while True:
+        lower = smallest.scatter_reduce(0, torch.cat([i, j]), torch.cat([smallest[j], smallest[i]]), "amin")
+        if torch.equal(lower, smallest):
+            return bool((lower == 0).all())
+        smallest = lower

@@ -18,7 +18,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.task import Parts, Pattern, given, lay
+from edgewise.tasks.core.task import Device, Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
 
@@ -173,13 +173,13 @@ class GraphClassification(NumberedExamples, Classification):
         )
         return [Drawing("clusters", networks, caption)] if small else []
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The prediction for one graph of the data, by a split and a number in it: "test:7"."""
         return self.predictions(model, pattern, [request], device)[0]
 
     @torch.no_grad()
     def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
         """Those of several graphs, read side by side."""
         read = [self.member(request, pattern) for request in requests]

@@ -15,8 +15,8 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, given
-from edgewise.tasks.graphs.families import draw_splits, family_named
+from edgewise.tasks.core.task import Device, Pattern, given
+from edgewise.tasks.graphs.generation import draw_splits, family_named
 from edgewise.tasks.links.prediction import PairBatch
 
 SURE = 10.0  # the logit of two nodes at one place
@@ -114,7 +114,7 @@ class GraphReconstruction(Predicts):
         return means | {"f1": f1, "accuracy": 1 - wrong - missed}
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """A graph of the data, by a split and a number in it ("test:7"): its links, and the predicted ones."""
         graph = self.example(request)
         noise = self._noise([graph], torch.Generator().manual_seed(0))

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.dialect import numbers_of
 from edgewise.data.splits import Splits, held_out
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading
@@ -93,7 +92,8 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         table: Array = np.empty((0, 0))
     else:
         with reading(path, "a table of numbers with commas between them"):
-            table = _parsed(path, content)
+            lines = re.sub(rb"(?m)^[ \t]+$", b"", content)
+            table = np.loadtxt(io.BytesIO(lines), delimiter=",", ndmin=2, comments=None)
     if columns is not None and table.shape[1] != columns:
         if table.size:
             expected = f"{counted(columns, 'number')} per line {'was' if columns == 1 else 'were'} expected"
@@ -109,20 +109,6 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         number, cells = _lines(content)[row]
         raise DataError(f"{path}: line {number} is not {what}: {cells[column][:40]!r}")
     return table.astype(dtype, copy=False)
-
-
-def _parsed(path: Path, content: bytes) -> Array:
-    """All numbers; a DataError names the first line that holds something else, or another number of them."""
-    try:
-        return np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2, comments=None)
-    except ValueError:
-        lines = _lines(content)
-    for number, cells in lines:
-        if (wrong := np.flatnonzero(np.isnan(numbers_of(cells)))).size:
-            raise DataError(f"{path}: line {number} holds {cells[wrong[0]][:40]!r}, which is no number")
-        if len(cells) != len(lines[0][1]):
-            raise DataError(f"{path}: line {number} has {counted(len(cells), 'number')}, not {len(lines[0][1])}")
-    return np.array([[float(cell) for cell in cells] for _, cells in lines])
 
 
 def _lines(content: bytes) -> list[tuple[int, list[str]]]:

@@ -24,7 +24,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.subject import OfFeatures, Subject
-from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report
@@ -165,13 +165,13 @@ class ImageClassification(NumberedExamples, Classification):
         )
         return Drawing("attention", Pictures(grey, titles, wrong, heat), caption)
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """Class probabilities of one image: a path to a .npy or grey .png file, or a split and a number: "test:7"."""
         return self.predictions(model, pattern, [request], device)[0]
 
     @torch.no_grad()
     def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
         """Those of several images, read side by side."""
         pixels, labels = zip(*map(self.read, requests), strict=True)

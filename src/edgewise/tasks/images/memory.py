@@ -16,7 +16,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Pictures, Section
-from edgewise.tasks.core.task import Pattern, check_range
+from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits
 
@@ -121,7 +121,7 @@ class Recall(Predicts):
         return drawn
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """What is given back of an image: a .npy or grey .png file, or a damaged one of the data: "test:7"."""
         named = request.strip()
         if named.lower().endswith(self.files):

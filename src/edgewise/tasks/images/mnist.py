@@ -1,16 +1,20 @@
 """MNIST: 70,000 handwritten digits of 28 x 28 pixels, read from its four IDX files."""
 
-from math import isfinite
+import struct
+from math import isfinite, prod
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from edgewise.data.splits import fixed
 from edgewise.errors import ConfigError, DataError
+from edgewise.files import gunzip, read_bytes
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.images.classification import ImageClassification, Images
-from edgewise.tasks.images.idx import read_idx
 
 _ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _SHA256 = {
@@ -113,3 +117,37 @@ def _read(folder: str | None, download: bool) -> tuple[Tensor, Tensor]:
 
 def _images(pixels: Tensor, labels: Tensor) -> Images:
     return Images(pixels, labels, tuple("0123456789"), 0.1307 * 255, 0.3081 * 255, fixed(TRAIN, VALID, TEST))
+
+
+MAX_BYTES = 1 << 27  # MNIST has 47 MB
+UNSIGNED_BYTES = 0x08
+
+
+def read_idx(path: Path, dimensions: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The array of unsigned bytes that an IDX file holds.
+
+    Symbols     dimensions = how many sizes the header must give: 1 for labels, 3 for images
+    Shapes      -> uint8, as the header says
+    Errors      DataError names the file: unreadable, damaged gzip, wrong magic number, truncated, trailing bytes
+    Cost        memory of at most twice the unpacked file, which may have 128 MiB
+    Reference   LeCun, Cortes and Burges 1998
+    """
+    content = read_bytes(path, MAX_BYTES)
+    if content.startswith(b"\x1f\x8b"):
+        content = gunzip(path, content, MAX_BYTES)
+    header = 4 + 4 * dimensions
+    if len(content) < header:
+        raise DataError(f"{path}: truncated; an IDX header of {header} bytes was expected, it has {len(content)}")
+    magic = bytes([0, 0, UNSIGNED_BYTES, dimensions])
+    if content[:4] != magic:
+        kind = f"IDX of unsigned bytes in {dimensions} dimensions"
+        raise DataError(f"{path}: starts with {content[:4].hex()}, expected {magic.hex()} ({kind})")
+    shape = struct.unpack(f">{dimensions}I", content[4:header])
+    found, expected = len(content) - header, prod(shape)
+    if found != expected:
+        fault = "truncated" if found < expected else "trailing bytes"
+        size = " x ".join(map(str, shape))
+        raise DataError(f"{path}: {fault}; its header promises {size} = {expected} bytes, {found} follow")
+    if not found:  # an empty array, whose other sizes may be too large for numpy
+        raise DataError(f"{path}: it holds no data; its header promises {' x '.join(map(str, shape))} bytes")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy()

@@ -20,7 +20,7 @@ from edgewise.tasks.core.abilities import Predicts, Sampling
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Output, Pictures, Section
 from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 from edgewise.tasks.images.classification import Images, read_image
 from edgewise.tasks.images.digits import digits
 from edgewise.tasks.images.mnist import mnist
@@ -78,7 +78,7 @@ class ImageReconstruction(NumberedExamples, Predicts):
         return {"loss": losses.sum(), "count": torch.tensor(float(losses.numel()), dtype=torch.float64)}
 
     @torch.no_grad()
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """The ELBO and the importance-weighted bound of a split, in nats per image."""
         latent, sums = latent_model(model), torch.zeros(2, dtype=torch.float64)
         generator = torch.Generator().manual_seed(0)
@@ -126,7 +126,7 @@ class ImageReconstruction(NumberedExamples, Predicts):
         ]
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The code of an image and its bounds: a .npy or grey .png file, or one of the data as in "test:7"."""
         x = self.read(request)[None].to(device)
         latent = latent_model(model.eval())
@@ -145,7 +145,7 @@ class ImageReconstruction(NumberedExamples, Predicts):
         return (grey / max(self.largest, float(grey.max()))).clamp(0, 1)
 
     @torch.no_grad()
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """Images of codes from the standard normal distribution, by the seed."""
         latent, generator = latent_model(model.eval()), torch.Generator().manual_seed(sampling.seed)
         dimensions = latent.encode(self.grey(self.splits["train"][:1]).to(device))[0].shape[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, given
+from edgewise.tasks.core.task import Device, Pattern, given
 
 ROWS = 1 << 22  # scores of queries against all entities that are ranked at once
 SHOWN = 10  # entities of a prediction
@@ -35,8 +35,7 @@ class QueryBatch(Batch):
     graph: Graph
     queries: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
 
-    def split(self, parts: int) -> list[Self]:
-        return [self] * parts
+    divisible = False
 
 
 def distmult(head: Tensor, relation: Tensor, entities: Tensor) -> Tensor:
@@ -232,7 +231,7 @@ class KnowledgeGraph(Predicts):
         return f"{self.facts.entities[0]}, {self.facts.relations[0]}, ?"
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The likeliest entities of "HEAD, RELATION, ?" or of "?, RELATION, TAIL"; a tab may stand for the comma."""
         query = self._parse(request)
         scores = self.scores_of(self._outputs(model, pattern, device), query)[0]
@@ -243,7 +242,7 @@ class KnowledgeGraph(Predicts):
         rows = [{"entity": name, "probability": chance, "known": told} for name, chance, told in best]
         return {"query": request.strip(), "entities": rows}
 
-    def _outputs(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Tensor:
+    def _outputs(self, model: nn.Module, pattern: Pattern, device: Device) -> Tensor:
         batch = next(self.batches("valid", 1, pattern)).to(device)
         outputs: Tensor = model.eval()(*batch.inputs)
         return outputs.cpu()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Parts, Pattern, given
+from edgewise.tasks.core.task import Device, Parts, Pattern, given
 from edgewise.tasks.nodes.citation import citation
 from edgewise.tasks.nodes.sampled import fanouts_of
 
@@ -33,8 +33,7 @@ class PairBatch(Batch):
     graph: Graph | Sample | Neighborhood
     pairs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
-    def split(self, parts: int) -> list[Self]:
-        return [self] * parts
+    divisible = False
 
 
 def inner_product(z: Tensor, pairs: Tensor) -> Tensor:
@@ -182,7 +181,7 @@ class LinkPrediction(Predicts):
         return str(self.shown(0))
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """How likely two nodes are linked, as in "12,80"; of one node, as in "12", its ten likeliest new links."""
         nodes = self._parse(request)
         graph = moved(self.graph(pattern), torch.device(device))

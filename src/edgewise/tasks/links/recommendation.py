@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern, given
+from edgewise.tasks.core.task import Device, Pattern, given
 
 SCORES = 1 << 22  # of users with all items that are ranked at once
 SHOWN = 10  # items of a prediction
@@ -38,8 +38,7 @@ class ChoiceBatch(Batch):
     drawn: Tensor = field(default_factory=lambda: torch.zeros(0, 1, dtype=torch.int64))
     seen: Tensor = field(default_factory=lambda: torch.zeros(0, 2, dtype=torch.int64))
 
-    def split(self, parts: int) -> list[Self]:
-        return [self] * parts
+    divisible = False
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ class Recommendation(Predicts):
         return self.choices.users[0]
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The ten items that a user, by name, would choose next."""
         user = self._numbers.get(request.strip())
         if user is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +27,7 @@ from edgewise.graphs.forms import compact_edges, senders_of
 from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, check_range, given
+from edgewise.tasks.core.task import Device, Pattern, check_range, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
 from edgewise.tasks.nodes.sampled import MOST_WORKERS, SampledBatch, fanouts_of
 
@@ -98,7 +98,7 @@ class StoredLinks(LinkPrediction):
         return "0,1"
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """How likely two nodes are linked, as in "12,80"."""
         nodes = self._parse(request)
         if len(nodes) != 2:
@@ -138,11 +138,8 @@ def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator
     Errors      DataError where hardly any edge is one, and for one that leads out of the graph
     """
     offsets, senders = compact_edges(graph)
-    found = torch.zeros(2, 0, dtype=torch.int64)
-    for _ in range(ROUNDS):
-        wanted = count - found.shape[1]
-        if wanted == 0:
-            return found
+
+    def draw(wanted: int) -> Tensor:
         edges = torch.randint(graph.num_edges, (wanted,), generator=generator)
         receivers, ends = torch.searchsorted(offsets, edges, right=True) - 1, senders[edges].long()
         row = receivers.clamp(0, graph.num_receivers - 1)
@@ -150,22 +147,31 @@ def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator
         if not bool(around.all()):
             raise checks.damaged(graph)
         pairs = torch.stack([receivers, ends])
-        pairs = pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
-        found = torch.cat([found, pairs], 1)
-    raise DataError(f"nearly all of {graph.num_edges:,} edges are self-loops or held out: too few links to train on")
+        return pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
+
+    few = f"nearly all of {graph.num_edges:,} edges are self-loops or held out: too few links to train on"
+    return _until(count, draw, few)
 
 
 def _non_links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator) -> Tensor:
     """Pairs of different nodes without an edge that is not missing, drawn evenly: [2, count]."""
+
+    def draw(wanted: int) -> Tensor:
+        pairs = torch.randint(graph.num_receivers, (2, wanted), generator=generator).sort(0).values
+        return pairs[:, (pairs[0] != pairs[1]) & ~_are_linked(graph, pairs, missing)]
+
+    few = f"nearly all of {graph.num_receivers:,} nodes are linked: too few pairs without a link to train on"
+    return _until(count, draw, few)
+
+
+def _until(count: int, draw: Callable[[int], Tensor], few: str) -> Tensor:
+    """Pairs [2, count], drawn until there are so many; a DataError where hardly any draw gives one."""
     found = torch.zeros(2, 0, dtype=torch.int64)
     for _ in range(ROUNDS):
-        wanted = count - found.shape[1]
-        if wanted == 0:
+        if found.shape[1] == count:
             return found
-        pairs = torch.randint(graph.num_receivers, (2, wanted), generator=generator).sort(0).values
-        free = (pairs[0] != pairs[1]) & ~_are_linked(graph, pairs, missing)
-        found = torch.cat([found, pairs[:, free]], 1)
-    raise DataError(f"nearly all of {graph.num_receivers:,} nodes are linked: too few pairs without a link to train on")
+        found = torch.cat([found, draw(count - found.shape[1])], 1)
+    raise DataError(few)
 
 
 def _are_linked(graph: Graph, pairs: Tensor, missing: Tensor) -> Tensor:

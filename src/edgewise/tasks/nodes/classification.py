@@ -18,7 +18,7 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Drawing, Network, Section
 from edgewise.tasks.core.examples import OneGraph
 from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Device, Pattern
 
 WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names
 ATTENTION = (
@@ -107,7 +107,7 @@ class NodeClassification(OneGraph, Classification):
         shown = torch.arange(count)
         if count > WHOLE:
             centre = _example(graph, self.nodes.splits["test" if self.has_test else "valid"], wrong)
-            shown = _around(graph, centre)
+            shown = neighbourhood(graph, centre, AROUND).sort().values
         inside = torch.isin(seen.receivers, shown) & torch.isin(seen.senders, shown)
         network = Network(
             seen.subgraph(shown),
@@ -135,20 +135,18 @@ class NodeClassification(OneGraph, Classification):
     def typical(self) -> str:
         return str(self.shown(0))
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """Class probabilities of nodes, "all" of them or some by their names, or numbers as in "0,33"."""
         return {"nodes": self._of_nodes(model, pattern, self._parse(request), device)}
 
     def predictions(
-        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: torch.device | str
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
         """Those of several nodes, each by its number, from one pass over the graph."""
         return self._of_nodes(model, pattern, [self.number_of(request) for request in requests], device)
 
     @torch.no_grad()
-    def _of_nodes(
-        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
-    ) -> list[dict[str, Any]]:
+    def _of_nodes(self, model: nn.Module, pattern: Pattern, chosen: list[int], device: Device) -> list[dict[str, Any]]:
         outputs, labels = self._outputs(model, pattern, chosen, device)
         parts = zip(chosen, outputs, labels.tolist(), strict=True)
         return [{"node": self.shown(node)} | self._named(output, label) for node, output, label in parts]
@@ -167,9 +165,7 @@ class NodeClassification(OneGraph, Classification):
         """A node's name in a drawing."""
         return str(self.shown(node))
 
-    def _outputs(
-        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
-    ) -> tuple[Tensor, Tensor]:
+    def _outputs(self, model: nn.Module, pattern: Pattern, chosen: list[int], device: Device) -> tuple[Tensor, Tensor]:
         """The model's outputs for some nodes, and their labels."""
         batch = self.batch("test", pattern).to(device)
         return model.eval()(*batch.inputs)[chosen].cpu(), self.nodes.labels[chosen]
@@ -210,12 +206,20 @@ def _example(graph: Graph, test: Tensor, wrong: Tensor) -> int:
     return int(test[(distance + 1000 * wrong[test]).argmin()])
 
 
-def _around(graph: Graph, centre: int) -> Tensor:
-    """A node, its neighbours and their neighbours, the nearest `AROUND` of them, in ascending order."""
+def neighbourhood(graph: Graph, centre: int, most: int) -> Tensor:
+    """The nodes nearest to one, hop by hop along its senders, itself first.
+
+    Example
+        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
+        >>> neighbourhood(path, 3, 3).tolist()
+        [3, 2, 1]
+    """
     offsets, senders = graph.offsets.tolist(), graph.senders
-    near = [centre]
-    for node in near:
-        near += [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
-        if len(near) >= AROUND:
+    near = {centre: None}
+    for node in (queue := [centre]):
+        fresh = [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
+        near.update(dict.fromkeys(fresh))
+        queue += dict.fromkeys(fresh)
+        if len(near) >= most:
             break
-    return torch.tensor(sorted(near[:AROUND]))
+    return torch.tensor(list(near)[:most])

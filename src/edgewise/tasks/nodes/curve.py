@@ -15,7 +15,7 @@ from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
 from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Device, Pattern
 
 END, VALID, TEST = 3.0, 50, 200
 
@@ -93,7 +93,7 @@ class CurveRegression(OneGraph, Predicts):
         return "0.25"
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The fit at the test point nearest to each requested place, as in "0.25, 1.5"."""
         batch = self.batch("test", pattern).to(device)
         fit = model.eval()(batch.graph, batch.x)[self.splits["test"].to(device), 0].cpu()

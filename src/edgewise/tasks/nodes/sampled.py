@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,8 +28,7 @@ class SampledBatch(Batch):
 
     graph: Sample | LayerSample | Neighborhood
 
-    def split(self, parts: int) -> list[Self]:
-        return [self] * parts
+    divisible = False
 
     @property
     def inputs(self) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, given
+from edgewise.tasks.core.task import Device, Pattern, given
 from edgewise.tasks.nodes.classification import Nodes
 from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes, fanouts_of
 
@@ -57,9 +57,7 @@ class StoredNodes(SampledNodes):
         if len(self.splits["test"]) <= MOST_DRAWN:
             yield from Classification.draw(self, model, pattern, scores)
 
-    def _outputs(
-        self, model: nn.Module, pattern: Pattern, chosen: list[int], device: torch.device | str
-    ) -> tuple[Tensor, Tensor]:
+    def _outputs(self, model: nn.Module, pattern: Pattern, chosen: list[int], device: Device) -> tuple[Tensor, Tensor]:
         batch = self._exact(torch.tensor(chosen), pattern).to(device)
         return model.eval()(*batch.inputs).cpu(), batch.target.cpu()
 

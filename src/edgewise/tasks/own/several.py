@@ -13,8 +13,7 @@ from edgewise.data.splits import Split
 from edgewise.data.target import Labels, Target
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
-from edgewise.tasks.core.classification import class_probabilities
-from edgewise.tasks.core.quality import Quality, worst
+from edgewise.tasks.core.classification import Quality, class_probabilities, worst
 from edgewise.tasks.core.regression import of_value
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern

@@ -11,8 +11,7 @@ from edgewise.data.splits import Splits
 from edgewise.errors import ConfigError, DataError, installing
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.task import check_range
-from edgewise.tasks.particles.rollout import Scene
-from edgewise.tasks.particles.simulation import LONGEST, Simulation
+from edgewise.tasks.particles.simulation import LONGEST, Scene, Simulation
 
 Floats = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from edgewise.tasks.core.cache import cached as stored
 from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.subject import Subject, captured, on_graph
-from edgewise.tasks.core.task import Pattern, check_range, given, lay
+from edgewise.tasks.core.task import Device, Pattern, check_range, given, lay
 from edgewise.tasks.particles.atoms import FRICTION, STEP, Ase, Frames, import_ase, simulate
 
 SPACE = 3
@@ -256,7 +256,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
         return Drawing("forces", Parity(truth[some].numpy(), predicted[some].numpy(), "eV/Å"), caption)
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """Energy and forces of one frame, named as in "test:7", beside those of the simulation."""
         batch = self.batch(torch.tensor([self.frame(request)]), pattern).to(device)
         outputs = model.eval()(batch.graph, batch.x)

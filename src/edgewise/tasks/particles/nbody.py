@@ -22,7 +22,7 @@ from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.cache import Tensors, cached
 from edgewise.tasks.core.examples import NumberedExamples
 from edgewise.tasks.core.subject import Subject, captured, movement
-from edgewise.tasks.core.task import Pattern, check_range
+from edgewise.tasks.core.task import Device, Pattern, check_range
 
 Floats = NDArray[np.float64]
 
@@ -209,7 +209,7 @@ class Forecast(NumberedExamples, Predicts):
         return {"loss": squared, "mse": squared, "count": count}
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The forecast of one trajectory, named by a split and a number as in "test:7", beside what happened."""
         number = self.example(request)
         batch = self.batch(number[None], pattern).to(device)

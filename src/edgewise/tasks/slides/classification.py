@@ -1,6 +1,9 @@
 """Whole-slide classification: a slide's tiles are the nodes of a graph. Simulated slides, or your own."""
 
+from __future__ import annotations
+
 import csv
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,19 +19,20 @@ from edgewise.data.splits import SPLITS, Split, by_class, cut, named
 from edgewise.data.table import lines_of
 from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
+from edgewise.graphs import Graph
+from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
 from edgewise.models.capabilities import Attribution
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
-from edgewise.tasks.core.drawing import Content, Drawing, HeatMaps, Output, Section
+from edgewise.tasks.core.drawing import Content, Drawing, HeatMap, HeatMaps, Output, Section
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern, check_range, given, lay
+from edgewise.tasks.core.task import Device, Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
 from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
-from edgewise.tasks.slides.heat import Examined, hottest, smoothed
-from edgewise.tasks.slides.reader import Layout, Tiling, in_parallel, lay_out
+from edgewise.tasks.slides.reader import OVERVIEW, Layout, Tiling, in_parallel, lay_out, overview
 from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
 
 KEPT = "features.safetensors"
@@ -105,7 +109,7 @@ class SlideClassification(GraphClassification):
         vars(self).pop("_values", None)  # batches with the former features
 
     @torch.no_grad()
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """The area under the ROC curve of a split, and how often the heat map points into the region."""
         batches = [batch.to(device) for batch in self.batches(split, 16, pattern)]
         chances = torch.cat([batch.read(model(batch.graph, batch.x)).double().softmax(-1) for batch in batches]).cpu()
@@ -115,7 +119,7 @@ class SlideClassification(GraphClassification):
             judged["pointing"] = self._pointing(model, split, pattern, device)
         return judged
 
-    def _pointing(self, model: Attribution, split: Split, pattern: Pattern, device: torch.device | str) -> float:
+    def _pointing(self, model: Attribution, split: Split, pattern: Pattern, device: Device) -> float:
         last = len(self.slides.classes) - 1
         chosen = [g for g in self.slides.splits[split].tolist() if self.slides.targets[g] == last]
         hits = 0
@@ -127,20 +131,18 @@ class SlideClassification(GraphClassification):
             hits += bool(region[row, column])
         return hits / len(chosen)
 
-    def heat(
-        self, model: Attribution, number: int, pattern: Pattern, device: torch.device | str, output: int
-    ) -> Tensor:
+    def heat(self, model: Attribution, number: int, pattern: Pattern, device: Device, output: int) -> Tensor:
         """How much each tile of a slide contributes to a class [M]."""
         batch = self.batch(torch.tensor([number]), pattern).to(device)
         return smoothed(batch.graph, model.relevance(batch.graph, batch.x, output)).cpu()
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
         return self.examine_slide(model, pattern, request, device).values
 
     predictions = Predicts.predictions  # one after the other, as `predict` has them
 
-    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Output:
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> Output:
         """What `predict` gives, and the heat map of the predicted class."""
         examined = self.examine_slide(model, pattern, request, device)
         return Output(examined.values, examined.drawings(self.tiling))
@@ -179,7 +181,7 @@ class SlideClassification(GraphClassification):
         return Drawing("heat", HeatMaps(maps), caption)
 
     @torch.no_grad()
-    def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> Examined:
+    def examine_slide(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> Examined:
         """What `predict` gives, and the heat behind it."""
         if request.strip().startswith(("train:", "valid:", "test:")):
             number = int(self.example(request))
@@ -360,3 +362,49 @@ def read_folder(folder: Path, seed: int) -> Slides:
     else:
         splits = by_class(targets, seed)
     return Slides(tuple(folder / row["slide"] for row in rows), targets, classes, splits)
+
+
+HOTTEST = 5  # tiles that a prediction names
+LARGEST = 800  # pixels of a drawn slide's longer side
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a model says of a slide, as JSON, and why: the heat [M] is how much each of its tiles contributes to the
+    predicted class, None for a model that cannot say."""
+
+    values: dict[str, Any]
+    layout: Layout
+    heat: Tensor | None
+
+    def map(self, tiling: Tiling, title: str, region: NDArray[np.bool_] | None = None) -> HeatMap:
+        """The slide and the heat on its tiles, from 0 to 1; what contributes against the class is 0."""
+        assert self.heat is not None
+        picture, _, _ = overview(self.layout.path, tiling)
+        cells = np.zeros((picture.shape[0] // OVERVIEW, picture.shape[1] // OVERVIEW))
+        heat = self.heat.double().numpy().clip(0)
+        cells[tuple(self.layout.places.numpy().T)] = heat / max(float(heat.max()), 1e-12)
+        thin = slice(None, None, -(-max(picture.shape) // LARGEST))
+        height, width = (extent / self.layout.side for extent in self.layout.extent)
+        return HeatMap(title, picture[thin, thin] / 255, cells, region, (height, width))
+
+    def drawings(self, tiling: Tiling) -> dict[str, Drawing]:
+        """The heat map of the predicted class, where there is one."""
+        if self.heat is None:
+            return {}
+        predicted, path = self.values["class"], self.layout.path
+        title = f"{path.name}: {predicted}, {self.values['probabilities'][predicted]:.0%}"
+        name = re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)
+        return {"heat map": Drawing(f"heat-{name}", HeatMaps([self.map(tiling, title)]))}
+
+
+def smoothed(graph: Graph, heat: Tensor) -> Tensor:
+    """The mean of each tile's heat and of its neighbours': what a region shows, its tiles show together."""
+    return aggregate(graph.add_self_loops(), heat[:, None], reduce="mean")[:, 0]
+
+
+def hottest(layout: Layout, heat: Tensor) -> list[dict[str, int]]:
+    """Where the tiles of the most heat are, in pixels at full resolution."""
+    places = layout.places[heat.argsort(descending=True)[:HOTTEST]].tolist()
+    side = layout.side
+    return [{"x": round(column * side), "y": round(row * side), "side": round(side)} for row, column in places]

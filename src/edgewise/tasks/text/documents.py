@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -16,12 +15,12 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.text.corpus import Corpus, Source, read_corpus
 from edgewise.tasks.text.denoising import Denoising, Noise
 from edgewise.tasks.text.masked import MaskedTokens, text_graph
-from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
+from edgewise.tasks.text.pretrained import KeepsTokenizer
 from edgewise.tasks.text.tokenization import HOLE, Tokenizer, learn_tokenizer, with_masks
 from edgewise.tasks.text.translation import Manner
 
@@ -57,7 +56,7 @@ class Reading:
         return torch.tensor([tokenizer.begin, *tokens[: self.length - 2], tokenizer.end])
 
 
-class DocumentClassification(GraphClassification):
+class DocumentClassification(KeepsTokenizer, GraphClassification):
     """Each document has a class: a text is a complete graph over its tokens and two ends, read as a whole.
 
     Equation    loss = −1/D Σ_d log softmax(f(x_d))[t_d]
@@ -70,7 +69,6 @@ class DocumentClassification(GraphClassification):
     """
 
     unit = "documents"
-    kept = (TOKENIZER,)
 
     def __init__(self, corpus: Corpus, reading: Reading, labels: int = 0, seed: int = 0) -> None:
         self.corpus, self.reading, self.labelled = corpus, reading, corpus.few(labels, seed)
@@ -85,13 +83,6 @@ class DocumentClassification(GraphClassification):
         super().__init__(corpus.name, graphs)
         self.contents = f"{len(corpus.classes)} classes, {tokenizer.size:,} tokens, documents"
         self.signature = Tokens(tokenizer.size, len(corpus.classes), length=self.reading.length, whole_graph=True)
-
-    def keep(self, run: Path) -> None:
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        if (found := kept_tokenizer(run)) is not None:
-            self.use(found)
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """A document of the data, as "test:7", or one by its text."""
@@ -124,14 +115,13 @@ def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:
     return replace(subject, names=names, draw=draw)
 
 
-class MaskedDocuments(MaskedTokens):
+class MaskedDocuments(KeepsTokenizer, MaskedTokens):
     """Guess masked tokens of documents: no label is read, and no document that validates or tests trains.
 
     Differs     from `MaskedTokens`: a longer document is cut; the tokenizer is saved in a run
     """
 
     unit = "documents"
-    kept = (TOKENIZER,)
 
     def __init__(self, corpus: Corpus, reading: Reading, share: float) -> None:
         self.reading = reading
@@ -142,14 +132,7 @@ class MaskedDocuments(MaskedTokens):
     def frame(self, tokens: Sequence[int]) -> Tensor:
         return self.reading.framed(self.tokenizer, tokens)
 
-    def keep(self, run: Path) -> None:
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        if (found := kept_tokenizer(run)) is not None:
-            self.use(found, self.reading.length)
-
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         return super().predict(model, pattern, self.reading.text(request), device)
 
 

@@ -28,7 +28,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
-from edgewise.tasks.core.task import Pattern, without_future
+from edgewise.tasks.core.task import Device, Pattern, without_future
 from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import Tokenizer
 
@@ -219,7 +219,7 @@ class Text(Classification):
         letters = [sum(map(str.isalpha, self.decode(window))) for window in windows]
         return windows[letters.index(max(letters))][None]
 
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: torch.device | str) -> Output:
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """A prompt, and the characters that a model adds to it, at temperature 0.8 unless another is given."""
         if not sampling.prompt:
             raise ConfigError("the prompt is empty: give at least one character")
@@ -243,7 +243,7 @@ class Text(Classification):
     def typical(self) -> str:
         return self.decode(self._parts["valid"][:20])
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest next characters after a prompt, and the prompt's own mean loss (None for one character).
 
         Only the last `context` characters of the prompt are read.

@@ -16,7 +16,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Device, Pattern
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
@@ -86,7 +86,7 @@ class ListOps(Classification):
         return "[MAX 2 9 [MIN 4 7 ] 0 ]"
 
     @torch.no_grad()
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """What the model takes an expression for, for instance "[MAX 2 9 [MIN 4 7 ] 0 ]", and what it is."""
         tokens = request.split()
         right = value(tokens)

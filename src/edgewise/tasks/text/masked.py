@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import torch
 from torch import Generator, Tensor, nn
@@ -19,8 +19,8 @@ from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.subject import Subject, captured, on_matrix
-from edgewise.tasks.core.task import Pattern, given, lay
-from edgewise.tasks.text.noise import mask_tokens
+from edgewise.tasks.core.task import Device, Pattern, given, lay
+from edgewise.tasks.text.denoising import mask_tokens
 from edgewise.tasks.text.tokenization import HOLE, SPECIAL, Tokenizer, with_masks
 
 Reword = Callable[[str, Generator], str]
@@ -88,17 +88,18 @@ class MaskedTokens(Classification):
             raise DataError(f"{name} has no texts to train on, or none to validate")
         self.name, self.texts, self.share, self.reword = name, texts, share, reword
         self.epoch_size, self.has_test, self.splits = len(texts["train"]), bool(texts["test"]), texts
-        self.use(tokenizer, length)
+        self.length = length
+        self.use(tokenizer)
 
-    def use(self, tokenizer: Tokenizer, length: int) -> None:
-        """Read the texts by a tokenizer, each of at most `length` tokens."""
+    def use(self, tokenizer: Tokenizer) -> None:
+        """Read the texts by a tokenizer."""
         self.tokenizer, self.mask, self.contents = tokenizer, tokenizer.mask, f"{tokenizer.size:,} tokens, texts"
-        self.signature = Tokens(tokenizer.size, tokenizer.size, length=length)
+        self.signature = Tokens(tokenizer.size, tokenizer.size, length=self.length)
         self.tokens = {split: [self.frame(x) for x in tokenizer.encode(texts)] for split, texts in self.texts.items()}
 
     def frame(self, tokens: Sequence[int]) -> Tensor:
         """A text's tokens between those that begin and end it."""
-        return framed(self.name, tokens, self.signature.length or 0, (self.tokenizer.begin, self.tokenizer.end))
+        return framed(self.name, tokens, self.length, (self.tokenizer.begin, self.tokenizer.end))
 
     def train_batch(self, size: int, generator: Generator, pattern: Pattern = None) -> Batch:
         """`size` training texts drawn with replacement, each worded and masked anew."""
@@ -121,7 +122,7 @@ class MaskedTokens(Classification):
         if self.reword is None:
             return self.tokens["train"][number]
         tokens = self.tokenizer.encode([self.reword(self.texts["train"][number], generator)])[0]
-        fits = len(tokens) + 2 <= cast(int, self.signature.length)
+        fits = len(tokens) + 2 <= self.length
         return self.frame(tokens) if fits else self.tokens["train"][number]
 
     def _masked(self, texts: Sequence[Tensor], generator: Generator) -> tuple[Tensor, Tensor]:
@@ -142,7 +143,7 @@ class MaskedTokens(Classification):
     def typical(self) -> str:
         return "<mask>"
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
         pieces = self.tokenizer.encode(request.strip().split(HOLE))
         if len(pieces) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, read_json, reading
@@ -65,6 +65,27 @@ class PretrainedTokenizer:
 def keep_tokenizer(run: Path, tokenizer: tokenization.Tokenizer) -> None:
     """Write a tokenizer into a run folder."""
     (run / TOKENIZER).write_text(tokenizer.to_json(), encoding="utf-8")
+
+
+class KeepsTokenizer:
+    """A task whose tokenizer is saved in a run, and taken from the one that it starts from."""
+
+    kept: tuple[str, ...] = (TOKENIZER,)
+    tokenizer: tokenization.Tokenizer
+
+    if TYPE_CHECKING:
+
+        def use(self, tokenizer: tokenization.Tokenizer) -> None:
+            """Read the data by a tokenizer."""
+
+    def keep(self, run: Path) -> None:
+        """Write the tokenizer into a run folder."""
+        keep_tokenizer(run, self.tokenizer)
+
+    def recall(self, run: Path) -> None:
+        """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
+        if (found := kept_tokenizer(run)) is not None:
+            self.use(found)
 
 
 def kept_tokenizer(folder: Path) -> tokenization.Tokenizer | None:

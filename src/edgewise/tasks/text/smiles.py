@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +18,7 @@ from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
-from edgewise.tasks.text.pretrained import TOKENIZER as KEPT
-from edgewise.tasks.text.pretrained import keep_tokenizer, kept_tokenizer
+from edgewise.tasks.text.pretrained import KeepsTokenizer
 from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, Tokenizer
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
@@ -56,7 +54,7 @@ def respelt(smiles: str, generator: Generator) -> str:
     return str(rdkit().MolToRandomSmilesVect(_molecule(smiles), 1, randomSeed=seed)[0])
 
 
-class SmilesRegression(GraphRegression):
+class SmilesRegression(KeepsTokenizer, GraphRegression):
     """A property of molecules from their SMILES: a text is a complete graph over its characters and two ends.
 
     Shapes      a token that begins, the n of a SMILES (its characters, unless a model brings its own tokens), one that
@@ -67,29 +65,19 @@ class SmilesRegression(GraphRegression):
     Reference   Chithrananda et al., "ChemBERTa", 2020
     """
 
-    kept = (KEPT,)
-
     def __init__(self, name: str, graphs: Graphs, length: int, respell: bool = True) -> None:
         self.name, self.respell, self.length = name, respell, length
-        self.use(TOKENIZER, graphs)
+        self.graphs = graphs
+        self.use(TOKENIZER)
 
-    def use(self, tokenizer: Tokenizer, graphs: Graphs) -> None:
+    def use(self, tokenizer: Tokenizer) -> None:
         """Read the graphs' names by a tokenizer."""
-        self.tokenizer = tokenizer
+        self.tokenizer, graphs = tokenizer, self.graphs
         read = [self._framed(text) for text in tokenizer.encode(graphs.names)]
         members = tuple(text_graph(None, len(text)) for text in read)
         super().__init__(self.name, replace(graphs, members=members, x=torch.cat(read)))
         width, classes = self.signature.outputs, self.signature.classes
         self.signature = Tokens(tokenizer.size, width, length=self.length, whole_graph=True, classes=classes)
-
-    def keep(self, run: Path) -> None:
-        """Write the tokenizer into a run folder."""
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
-        if (found := kept_tokenizer(run)) is not None:
-            self.use(found, self.graphs)
 
     def _framed(self, tokens: Sequence[int]) -> Tensor:
         return framed(self.name, tokens, self.length, (self.tokenizer.begin, self.tokenizer.end))

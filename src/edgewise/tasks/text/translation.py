@@ -21,8 +21,8 @@ from edgewise.tasks.core.classification import Classification, cross_entropy
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.subject import Subject, on_matrix
-from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
+from edgewise.tasks.core.task import Device, Pattern
+from edgewise.tasks.text.pretrained import KeepsTokenizer
 from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
 
 MAX_BYTES = 1 << 25
@@ -88,7 +88,7 @@ class Manner:
             raise ConfigError(f"beam={self.beam} must be at least 1 and penalty={self.penalty} not negative")
 
 
-class Translation(Classification):
+class Translation(KeepsTokenizer, Classification):
     """Write the target of a source, token by token: trained on its likelihood, judged by BLEU.
 
     Equation    loss = −1/T Σ_t Σ_w q_t(w) log p(w | y_<t, x),  q_t = (1 − ε) [w = y_t] + ε / V;
@@ -103,7 +103,6 @@ class Translation(Classification):
     """
 
     metric = "bleu"
-    kept: tuple[str, ...] = (TOKENIZER,)
     unit = "sentence pairs"
 
     def __init__(
@@ -147,15 +146,6 @@ class Translation(Classification):
     def _framed(self, tokens: list[int]) -> Tensor:
         return torch.tensor([self.tokenizer.begin, *tokens, self.tokenizer.end])
 
-    def keep(self, run: Path) -> None:
-        """Write the tokenizer into a run folder."""
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        """Go on with the tokenizer of a run folder, where it has one."""
-        if (found := kept_tokenizer(run)) is not None:
-            self.use(found)
-
     def source_graph(self, pattern: Pattern, length: int) -> Graph:
         """The encoder's graph over a source; the data's own is complete."""
         return self.laid(pattern, complete, length)
@@ -181,14 +171,14 @@ class Translation(Classification):
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return cross_entropy(batch.read(outputs), batch.target, smoothing=self.manner.smoothing)
 
-    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: torch.device | str) -> dict[str, float]:
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """The BLEU of what the model writes for a split, and its length."""
         sources = [*map(self.tokenizer.known, self.texts[split][0])]
         written = self.translate(model, sources, pattern, device)
         return compared([text for text, _ in written], self.texts[split][1], self.manner.lowercase)
 
     def translate(
-        self, model: nn.Module, sources: Sequence[str], pattern: Pattern, device: torch.device | str, at_once: int = 128
+        self, model: nn.Module, sources: Sequence[str], pattern: Pattern, device: Device, at_once: int = 128
     ) -> list[tuple[str, float]]:
         """What a model writes for each source, and its score; sources of like length are searched together."""
         assert isinstance(model, Translator)
@@ -213,7 +203,7 @@ class Translation(Classification):
         written = [text for text, _ in self.translate(model, known, pattern, "cpu")]
         return TextTable(["source", "written", "reference"], [*zip(sources, written, references, strict=True)])
 
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: torch.device | str) -> dict[str, Any]:
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The translation of a sentence."""
         ((text, score),) = self.translate(model, [self._sentence(request)], pattern, device)
         return {"source": request, "translation": text, "score": score}

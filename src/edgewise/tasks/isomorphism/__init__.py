@@ -1,1 +1,0 @@
-"""Graphs that are hard to tell apart."""

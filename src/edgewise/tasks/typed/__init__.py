@@ -1,1 +1,0 @@
-"""Tasks on graphs whose nodes and edges have types."""
