@@ -77,7 +77,7 @@ with warnings.catch_warnings(record=True) as told:
         x = torch.ones(2000, 1 + n, 8)
         attend(graph, x, x, x)
     assert len(told) == 1 and "without its C++ kernels" in str(told[0].message)
-assert report.surroundings()["edgewise"]
+assert report.surroundings("cpu")["edgewise"]
 assert main(["plan", "causal", "n=8"]) == 0 and benchmarks.main([]) == 0
 train(RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}), train=TrainSettings(steps=2)), sys.argv[1])
 """

@@ -20,6 +20,7 @@ def script(file: Path) -> str:
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=True, env={}).stdout
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("to", ["onnx"])
 def test_a_run_is_exported_with_its_classes(to: str, trained, capsys, tmp_path: Path) -> None:
     file = tmp_path / f"karate.{to}"

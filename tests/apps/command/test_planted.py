@@ -32,7 +32,7 @@ def test_a_method_finds_the_edges_that_a_model_reads() -> None:
     star = Graph.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 0]], num_nodes=5)
     explained = Explained(Reads(), (star, torch.tensor([[0.0], [1.0], [0.0], [1.0], [0.0]])), (0, 0))
     case = planted.Case("star", "edges", [(explained, torch.tensor([True, False, True, False]))], 1.0)
-    judged = planted.judge(case, "leave-one-out")
+    judged = planted.judge(case, "gradient")
     assert judged["auc"] == 1.0 and judged["fidelity"] > 0
 
 
@@ -56,12 +56,13 @@ def test_the_command_prints_every_case(capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setattr(planted, "STEPS", 40)
     monkeypatch.setattr(planted, "EXPLAINED", 1)
     monkeypatch.setattr(planted, "SEEDS", (0,))
-    monkeypatch.setattr(planted, "EXPLANATIONS", {"attention": None, "leave-one-out": None})
+    monkeypatch.setattr(planted, "MOTIFS", {"houses": planted.HOUSE})
+    monkeypatch.setattr(planted, "EXPLANATIONS", {"attention": None, "gradient": None})
     assert main(["check", "explanations", "--json"]) == 0
     summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(summary) == {*planted.MOTIFS, "words"}
-    assert set(summary["words"]) == {"accuracy", "attention", "leave-one-out"}
-    assert set(summary["houses"]) == {"accuracy", "leave-one-out"}
+    assert set(summary["words"]) == {"accuracy", "attention", "gradient"}
+    assert set(summary["houses"]) == {"accuracy", "gradient"}
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ def last(capsys: pytest.CaptureFixture[str]) -> dict:
 
 @pytest.mark.parametrize(("repeated", "name"), [(["--seeds=2"], "seed-2")])
 def test_a_search_reads_the_test_data_once_with_the_best_options(repeated, name, capsys):
-    assert main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=4", "--json"]) == 0
+    assert main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=3", "--json"]) == 0
     answer = last(capsys)
     folder = Path("runs/karate-sage-tuned")
-    assert answer["trials"] == 4
+    assert answer["trials"] == 3
     read_test = [path for path in folder.rglob("metrics.jsonl") if '"test"' in path.read_text()]
     assert sorted(path.parent for path in read_test) == [Path(run) for run in answer["runs"]]
     assert Path(answer["runs"][0]) == folder / "best" / str(answer["best"]) / name
@@ -44,7 +44,7 @@ def test_a_search_reads_the_test_data_once_with_the_best_options(repeated, name,
 
     before = {path: path.read_bytes() for path in folder.rglob("metrics.jsonl")}
     assert (
-        main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=4", "--json"]) == 0
+        main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=3", "--json"]) == 0
     )  # nothing is left to do
     assert last(capsys)["best"] == answer["best"]
     assert {path: path.read_bytes() for path in folder.rglob("metrics.jsonl")} == before
@@ -57,7 +57,7 @@ def test_the_recipe_itself_is_the_first_trial(capsys):
     assert last(capsys)["valid"] == alone["valid"][0]
 
 
-@pytest.mark.parametrize(("widths", "is_recipe"), [("8,16", True), ("8,32", False)])
+@pytest.mark.parametrize(("widths", "is_recipe"), [("8,32", False)])
 def test_a_trial_is_called_the_recipe_only_where_it_is(widths, is_recipe, capsys):
     shape = [*TINY[:-1], f"--search=model.width={widths}", "--search=model.layer=gcn,sage-mean"]
     assert main(["tune", "karate-sage", "--model.depth=1", *shape, "--trials=1", "--run=t"]) == 0

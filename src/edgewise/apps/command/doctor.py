@@ -23,7 +23,7 @@ PACKAGES = (  # PyTorch beside, those of pyproject.toml that a user may have ins
     "matplotlib", "networkx", "numpy", "PyYAML", "safetensors", "scikit-learn", "scipy", "tqdm", "triton",
     "torch_geometric", "rdkit", "ase", "tokenizers", "sacrebleu", "huggingface_hub", "transformers", "e3nn", "openmm",
     "pyarrow", "pymetis", "openslide-python", "openslide-bin", "onnx", "onnxscript", "onnxruntime", "fastapi",
-    "uvicorn", "optuna", "tensorboard", "numba",
+    "uvicorn", "optuna", "tensorboard", "numba", "polars",
 )  # fmt: skip
 # Of the environment these alone are shown: others may hold secrets.
 VARIABLES = (
