@@ -21,7 +21,7 @@ WIDTHS |= {"sequences": 2 * 2 * WIDTH, "past": 16}
 AROUND = {"complete": WIDTH, "around": 2 * 2 * WIDTH}  # two numbers of two sequences
 
 
-SMOKE = ("gcn", "causal")
+SMOKE = ("gat", "egnn", "causal")
 
 
 @pytest.fixture(scope="module")

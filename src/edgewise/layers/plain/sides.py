@@ -37,7 +37,9 @@ def at_receivers(graph: Graph, x: Tensor) -> Tensor:
         >>> at_receivers(hop, torch.tensor([[1.0], [2.0], [3.0]]))
         tensor([[1.]])
     """
-    if graph.offset + graph.num_receivers > graph.num_senders or x.shape[-2:-1] != (graph.num_senders,):
+    rows = graph.num_receivers if graph.is_square else graph.num_senders
+    among = graph.is_square or graph.offset + graph.num_receivers <= graph.num_senders
+    if not among or x.shape[-2:-1] != (rows,):
         what = f"{graph} has receivers that are not among its senders, or another number than x {[*x.shape]}"
         raise ShapeError(f"{what}: features of two kinds of nodes are a pair, (x_receivers, x_senders)")
     return x if graph.is_square else x.narrow(-2, graph.offset, graph.num_receivers)
