@@ -217,9 +217,8 @@ def node_folder(
             earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
-                line and column, and so are labels that may be either; a Parquet file without pyarrow is an
-                `EdgewiseError` that names the extra. Features of edges go with models that read them and without
-                `fanouts`, else they are a `ConfigError`.
+                line and column, and so are labels that may be either. Features of edges go with models that read them
+                and without `fanouts`, else they are a `ConfigError`.
     """
     label_of = names_in(label) or ("label",)
     asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
