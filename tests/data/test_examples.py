@@ -27,24 +27,6 @@ def read(place: Path, content: str | bytes, asked: Asked = ASKED, name: str = "t
     return read_examples(place / name, asked, problems), problems
 
 
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [
-        (PLAIN, "t.csv"),
-        (PLAIN.replace(",", "\t").encode("utf-16"), "t.tsv"),
-        (PLAIN.replace("one", '"one"').replace("\n", "\r\n"), "t.csv"),
-        ("# by hand\n" + PLAIN.replace(",", ";"), "t.csv"),
-        (PLAIN + "a,one,u\n", "t.csv"),
-        ("label,ID,Review\nu,a,one\nv,b,two\n", "t.csv"),
-    ],
-    ids=["plain", "utf-16", "quotes", "comment", "twice", "other names"],
-)
-def test_a_table_however_it_is_written(tmp_path, content: str | bytes, name: str) -> None:
-    rows, problems = read(tmp_path, content, name=name)
-    assert problems == [] and rows.names == ["a", "b"] and rows.called == ("label",)
-    assert rows.inputs == {"text": ["one", "two"]} and rows.targets == [["u", "v"]]
-
-
 def test_cells_keep_commas_quotes_and_lines_and_targets_lose_decimal_commas(tmp_path) -> None:
     rows, _ = read(tmp_path, 'text,label\n"a, ""b""\nc",u\nd,v\n')
     assert rows.inputs["text"] == ['a, "b"\nc', "d"] and rows.names is None and rows.at(1).endswith("line 4")

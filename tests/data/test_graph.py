@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from edgewise.data.columns import Column
 from edgewise.data.examples import Asked
@@ -54,27 +53,6 @@ def test_tables_and_arrays_say_the_same(tmp_path, monkeypatch) -> None:
         assert one.graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]] and node_folder(place).graph().num_edges == 6
     monkeypatch.chdir(tmp_path / "tables")
     assert node_folder(".").name == task.name == "tables"
-
-
-def test_parquet_files_say_the_same(tmp_path) -> None:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    nodes = {
-        "node": [7, 8, 9, 11],
-        "height": [1, 2, 3, 4],
-        "width": [2.5, 0, -1, 1000],
-        "label": pa.array(["red", "blue", None, "red"]).dictionary_encode(),
-        "split": ["train", "valid", None, "test"],
-    }
-    pq.write_table(pa.table(nodes), tmp_path / "nodes.parquet")
-    pq.write_table(pa.table({"sender": [7.0, 8.0, 11.0], "receiver": [8, 9, 7]}), tmp_path / "edges.parquet")
-    task, plain = node_folder(str(tmp_path)).nodes, node_folder(write(tmp_path / "csv")).nodes
-    assert torch.equal(task.x, plain.x) and torch.equal(task.labels, plain.labels) and task.classes == plain.classes
-    assert task.graph.edge_index().tolist() == plain.graph.edge_index().tolist()
-    assert all(torch.equal(task.splits[split], plain.splits[split]) for split in plain.splits)
-    (tmp_path / "edges.parquet").unlink()
-    (tmp_path / "edges.csv").write_text("sender,receiver\n7,8\n8,10\n", encoding="utf-8")  # a table of each kind
-    with pytest.raises(DataError, match=r"edges\.csv: line 3: there is no node '10'"):
-        node_folder(str(tmp_path))
 
 
 def test_columns_are_numbers_truth_values_or_categories(tmp_path) -> None:

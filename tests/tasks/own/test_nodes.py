@@ -1,10 +1,8 @@
 """Nodes of one's own graph with several targets, classes and quantities, some of them unknown."""
 
 import csv
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -38,31 +36,6 @@ def test_each_target_is_classes_or_a_quantity_and_may_be_unknown(tmp_path) -> No
     known = {name for rows in task.splits.values() for name in rows.tolist()}
     assert known == {n for n in range(PEOPLE) if n % 4 or n % 5}  # those of whom nothing is known are in no part
     assert torch.equal(task.nodes.labels.isnan(), torch.tensor([[n % 4 == 0, n % 5 == 0] for n in range(PEOPLE)]))
-
-
-def test_the_loss_is_the_mean_over_all_known_targets(tmp_path) -> None:
-    task = node_folder(people(tmp_path), label="age,party")
-    (batch,) = task.batches("valid", 1)
-    rows = task.splits["valid"].tolist()
-    train = [20.5 + n for n in task.splits["train"].tolist() if n % 4]
-    mean, deviation = np.mean(train), np.std(train)
-    outputs = torch.randn(PEOPLE, 3, generator=torch.Generator().manual_seed(0))
-    terms, ages, right = [], [], []
-    for n in rows:
-        guess, *logits = outputs[n].tolist()
-        if n % 4:
-            terms.append(((20.5 + n - mean) / deviation - guess) ** 2)
-            ages.append(abs(mean + deviation * guess - 20.5 - n))
-        if n % 5:
-            terms.append(math.log(sum(map(math.exp, logits))) - logits[n % 2])
-            right.append(logits[n % 2] > logits[1 - n % 2])
-    assert batch.size == len(terms)
-    assert float(task.loss(outputs, batch)) == pytest.approx(np.mean(terms), rel=1e-5)
-    sums = {name: float(value) for name, value in task.score(outputs, batch).items()}
-    scores = task.finish({name: value / sums["count"] for name, value in sums.items()})
-    assert scores["loss"] == pytest.approx(np.mean(terms), rel=1e-5)
-    assert scores["mae age"] == pytest.approx(np.mean(ages), rel=1e-5)
-    assert scores["accuracy party"] == pytest.approx(np.mean(right))
 
 
 def test_parts_of_a_sampled_batch_make_its_loss(tmp_path) -> None:
