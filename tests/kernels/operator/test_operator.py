@@ -91,16 +91,6 @@ def inputs():
     return torch.randn(3, requires_grad=True), [torch.randn(3), torch.randn(3)], 2.0
 
 
-def test_the_schema_follows_from_the_fields():
-    assert str(scaled.overload._schema) == (
-        "edgewise::tested_scaled_sum(Tensor x, Tensor[] others, float factor) -> Tensor"
-    )
-    assert str(dot_gradient.overload._schema) == (
-        "edgewise::tested_dot_gradient(Tensor x, Tensor? w, int sign, Tensor y, Tensor total, Tensor dy, bool[] needed)"
-        " -> (Tensor, Tensor)"
-    )
-
-
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_gradient_may_be_an_operator_and_has_a_gradient_of_its_own(rows):
     x, w = (torch.randn(n, 3, dtype=torch.float64, requires_grad=True) for n in (4, rows))
@@ -155,6 +145,7 @@ def test_fake_tensors_have_a_shape_and_compute_nothing():
     assert CALLS == []
 
 
+@pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 def test_compiled_it_is_one_operator_with_the_same_gradient():
     torch._dynamo.reset()

@@ -2,7 +2,7 @@
 
 import torch
 
-from edgewise.kernels.backends.cuda.programs.rows import chunk_size, work
+from edgewise.kernels.backends.cuda.programs.rows import work
 from triton_device import DEVICE
 
 
@@ -36,7 +36,3 @@ def test_a_graph_without_rows_or_edges():
     for offsets in ([0], [0, 0, 0]):
         items, hubs = work(torch.tensor(offsets, device=DEVICE), 0)
         assert items.shape == (3, len(offsets) - 1) and hubs.shape == (3, 0)
-
-
-def test_chunks_are_longer_in_larger_graphs():
-    assert [chunk_size(10**n) for n in range(4, 9)] == [128, 128, 256, 512, 512]

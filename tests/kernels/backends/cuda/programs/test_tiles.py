@@ -63,24 +63,10 @@ def test_a_fixed_tile_runs_under_deterministic_algorithms(card):
         torch.use_deterministic_algorithms(False)
 
 
-def test_another_card_driver_triton_or_source_has_tiles_of_its_own(card, cache, monkeypatch):
-    run()
-    monkeypatch.setattr(tiles, "identity", lambda index: "Card-9000-of-another-Triton")
-    tiles._fastest.clear()
-    run()
-    assert len(card) == 6 and len(list((cache / "tiles").iterdir())) == 2
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"attend": 3}', '{"attend": [1000, 1]}', '{"attend": ["x", null]}'])
 def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
     (cache / "tiles" / "Card-9000.json").write_text(text)
     assert run() == Tile(4, 1)
-
-
-def test_a_later_call_looks_for_no_file(card, monkeypatch):
-    run()
-    monkeypatch.setattr(tiles, "cache_path", None)
-    assert run() == Tile(4, 1) and run("by_sender", moved=0) == CANDIDATES[0] and len(card) == 3
 
 
 def test_a_tile_that_is_no_candidate_any_more_is_not_used(card, cache):
