@@ -152,4 +152,4 @@ def test_scores_have_both_ends_of_all_edges_and_an_order_is_of_64_bits():
     order[5] += 2**32
     q, seed = torch.randn(1, n, 1, 8), torch.zeros(1).long()
     with pytest.raises(ShapeError, match=r"order must lie in 0, \.\.\., 63"):
-        ops.attend_tiles(q, q, q, None, starts, stops, order, None, None, None, 1.0, 0.0, seed)
+        ops.attend_tiles(q, q, q, None, starts, stops, order, None, 1.0, 0.0, seed)

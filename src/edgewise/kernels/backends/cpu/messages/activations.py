@@ -51,7 +51,7 @@ class Terms(Arguments):
         expect(kind in WIDE, f"b is {kind}, but must be float32 or float64")
         check_rows("b", self.b, (None, None, None, None), kind, strided=True)
         batch, senders, heads, channels = self.b.shape
-        receivers, edges = check_structure("structure", self.structure, senders, (2,))
+        receivers, edges = check_structure("structure", self.structure, senders, (2, 3))
         if self.a is not None:
             rows = 1 if self.a.shape[1:2] == (1,) and batch == 1 else receivers
             check_rows("a", self.a, (batch, rows, heads, channels), kind, strided=True)
