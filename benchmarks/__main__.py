@@ -124,7 +124,8 @@ def error_of(made: Any, contender: Contender, run: Callable[[], Any], truth: dic
 
 def measure(part: Part, contenders: dict[str, Contender], machine: Machine, rounds: int, size: float) -> list[Row]:
     """A row for each contender: why it was refused, or its error, megabytes and seconds by kind of pass."""
-    made, sets, dtype = part.make(size), [], part.dtype
+    made: Any = part.make(size)
+    sets, dtype = list[Any](), part.dtype
     if isinstance(made, Differentiated):
         made = made.to("cpu", dtype)
         held = sum(leaf.nbytes for leaf in made.leaves.values()) + made.gradient.nbytes
@@ -143,7 +144,7 @@ def measure(part: Part, contenders: dict[str, Contender], machine: Machine, roun
             if not row["error"] <= TOLERANCES[dtype]:
                 row["refused"] = f"wrong by {row['error']:.1e}"
                 continue
-            own = {"forward": [partial(forward, run) for run in runs] if sets else [*runs]}
+            own: dict[str, list[Work]] = {"forward": [partial(forward, run) for run in runs] if sets else [*runs]}
             if sets and not contender.forward_only:
                 own["step"] = [partial(step, one, run) for one, run in zip(sets, runs, strict=True)]
             row["MB"] = machine.peak([*own.values()][-1][0])

@@ -38,7 +38,7 @@ def _zeros(value: float) -> int:
 
 def lines(rows: Sequence[Row], copied: float) -> list[dict[str, str]]:
     """Rows as text: milliseconds with quartiles, times Edgewise's, shares of a copy's speed, megabytes, error."""
-    own = next((row["seconds"] for row in rows if row["contender"] == "edgewise"), {})
+    own: dict[str, list[float]] = next((row["seconds"] for row in rows if row["contender"] == "edgewise"), {})
     found = []
     for row in rows:
         line = {"contender": row["contender"]}
