@@ -169,3 +169,12 @@ def test_pages_of_what_is_no_file_are_an_error_in_python(tmp_path):
     endless = b"\x29\xf7\xff\xff\xff\xff\xff\xff\xff\xff\x7f"  # a list of 2⁶² doubles
     with pytest.raises(IndexError, match="beyond the end"):
         check_pages(tmp_path, endless + len(endless).to_bytes(4, "little") + b"PAR1")
+
+
+def test_categories_share_their_texts_and_more_than_a_gigabyte_of_them_is_refused(tmp_path):
+    rows = pa.DictionaryArray.from_arrays(np.zeros(4000, np.int32), ["ARROW:schema" + "a" * 1_000_000])
+    path = parquet(tmp_path, node=rows, size=np.arange(4000.0))
+    with pytest.raises(DataError, match="the texts of the column 'node' have more than 1,073,741,824 bytes"):
+        read_table(path, ["node"])
+    (few,) = pieces(parquet(tmp_path, node=pa.array(["ARROW:schema", None]).dictionary_encode()), ["node"])
+    assert few.texts("node") == ["ARROW:schema", ""]

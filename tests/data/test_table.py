@@ -22,6 +22,7 @@ def test_a_csv_file_whole_and_in_pieces(tmp_path) -> None:
     path = write(tmp_path, '\ufeffname,size,,\n"a, b",1,,\n\n c ,2.5,,\n')
     for table in (read_table(path, ["size"]), *pieces(path, ["size"])):
         assert table.header == ["name", "size", "", ""] and len(table) == 2
+        assert table.cells("name") == ["a, b", " c "] and table.cells("size") == ["1", "2.5"]
         assert table.texts("name") == ["a, b", "c"] and table.numbers("size").tolist() == [1, 2.5]
         assert table.at(1) == f"{path}: line 4"  # the empty line counts
         with pytest.raises(DataError, match="line 2: name is 'a, b', not a finite number"):

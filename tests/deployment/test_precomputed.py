@@ -32,6 +32,7 @@ def test_the_lines_of_numpy_give_what_the_library_computes(name: str, number: in
             assert np.abs(alone[key] - value.numpy()).max(initial=0) < 1e-12, (graph, key)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("encoding", "inputs"),
     [

@@ -102,8 +102,12 @@ class Table:
 
     def cells(self, name: str) -> list[str]:
         """A column as texts as they stand in the file, "" where there is no value."""
+        import polars
+
         column = self.column(name)
-        texts: list[str] = column.fill_null("").to_list() if column.dtype == str else self.texts(name)
+        if column.dtype != polars.String:
+            return self.texts(name)
+        texts: list[str] = column.fill_null("").to_list()
         return texts
 
     def texts(self, name: str) -> list[str]:

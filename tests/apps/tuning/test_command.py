@@ -23,6 +23,7 @@ def last(capsys: pytest.CaptureFixture[str]) -> dict:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.studies
 @pytest.mark.parametrize(("repeated", "name"), [(["--seeds=2"], "seed-2")])
 def test_a_search_reads_the_test_data_once_with_the_best_options(repeated, name, capsys):
     assert main(["tune", "karate-sage", *TINY, *SEARCHED, *repeated, "--trials=3", "--json"]) == 0
@@ -137,6 +138,7 @@ def test_options_that_do_not_go_with_the_data_are_not_searched(tmp_path, capsys)
     assert "trial 1: valid" in told or "trial 1: stopped early" in told
 
 
+@pytest.mark.studies
 def test_the_model_of_a_folder_is_what_train_trains_and_its_options_are_not_searched(tmp_path, capsys):
     pytest.importorskip("transformers")
     from models.hub.peers import bert
