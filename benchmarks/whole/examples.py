@@ -43,7 +43,7 @@ class Example:
 
     Symbols     train = one call of what the script does again and again; compiled = "" where that takes too long;
                 script = its name where it is another one's;
-                replaced = a name in it, and what is read instead; arguments = those of its command line
+                replaced = a name in it, and what is read instead
     """
 
     about: str
@@ -51,14 +51,12 @@ class Example:
     compiled: str = "model = torch.compile(model)"
     output: str = "model(data.x, data.edge_index)"
     train: str = "train()"
-    path: str = ""
     script: str = ""
     replaced: tuple[str, str] = ("", "")
-    arguments: tuple[str, ...] = ()
 
     def source(self, name: str, clone: Path) -> tuple[Path, str]:
         """Where the script lies, and what it says."""
-        place = clone / "examples" / f"{self.path}{self.script or name}.py"
+        place = clone / "examples" / f"{self.script or name}.py"
         old, new = self.replaced
         text = place.read_text(encoding="utf-8")
         return place, text.replace(old, new) if old else text
@@ -86,9 +84,6 @@ EXAMPLES = {
     ),
     "rgcn": Example("RGCN, 90 relations", output="model(data.edge_index, data.edge_type)"),
 }
-
-
-# Data
 
 
 def _nodes(count: int, edges: int, features: int, classes: int) -> Any:
@@ -178,9 +173,6 @@ def linked(folder: Path) -> None:
             (raw / file.name).symlink_to(file)
 
 
-# Running
-
-
 def until_its_loop(source: str) -> ast.Module:
     """A script without its loop over epochs, and what follows that."""
     body = ast.parse(source).body
@@ -188,7 +180,7 @@ def until_its_loop(source: str) -> ast.Module:
     return ast.Module(body[: stop[0]], [])
 
 
-def prepared(script: Path, source: str, folder: Path, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+def prepared(script: Path, source: str, folder: Path) -> dict[str, Any]:
     """What the names of a script stand for, when it is about to train."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(folder / "examples" / script.name)}
     ogb = types.ModuleType("ogb.nodeproppred")
@@ -197,7 +189,7 @@ def prepared(script: Path, source: str, folder: Path, arguments: tuple[str, ...]
     torch.manual_seed(0)
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
-        stack.enter_context(mock.patch.object(sys, "argv", [script.name, *arguments]))
+        stack.enter_context(mock.patch.object(sys, "argv", [script.name]))
         for place, stand_in in STAND_INS.items():
             stack.enter_context(mock.patch(place, stand_in))
         exec(compile(until_its_loop(source), str(script), "exec"), names)  # noqa: S102
@@ -222,7 +214,7 @@ def study(name: str, clone: Path, folder: Path) -> None:
     example = EXAMPLES[name]
     script, source = example.source(name, clone)
     everyone = ("edgewise", "pyg", "compiled") if example.compiled else ("edgewise", "pyg")
-    contenders = {who: prepared(script, source, folder, example.arguments) for who in everyone}
+    contenders = {who: prepared(script, source, folder) for who in everyone}
     exact = output(example, contenders["pyg"])
     exec(example.line, contenders["edgewise"])  # noqa: S102
     made = conversion(contenders["edgewise"]["gnn" if "gnn" in contenders["edgewise"] else "model"])
