@@ -40,7 +40,7 @@ from edgewise.apps.command.listing import columns
 from edgewise.errors import BackendRefusal, ConfigError, EdgewiseError, nearest
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2}  # of the largest exact entry, or of a loss
-ROUND, ROUND_ON_A_GPU = 0.1, 2e-3  # seconds that a contender's turn lasts at least
+ROUND, ROUND_SHORT = 0.1, 2e-3  # seconds that a contender's turn lasts at least; on a GPU and in a quick run
 LEAST = 3  # rounds
 COMPARED = 5  # losses
 Work = Callable[[], Any]
@@ -50,10 +50,10 @@ Row = dict[str, Any]
 class Machine:
     """Where everything computes: so many threads of this processor, or a GPU."""
 
-    def __init__(self, kind: str, threads: int) -> None:
+    def __init__(self, kind: str, threads: int, quick: bool = False) -> None:
         self.kind, self.threads = kind, threads
         self.cache = torch.cuda.get_device_properties(0).L2_cache_size if kind == "cuda" else 0
-        self.round = ROUND_ON_A_GPU if kind == "cuda" else ROUND
+        self.round = ROUND_SHORT if quick or kind == "cuda" else ROUND
 
     def seconds(self, works: Sequence[Work]) -> float:
         """Mean seconds of pieces of work done one after another."""
@@ -209,7 +209,7 @@ def bench(options: argparse.Namespace) -> None:
     if options.device == "cuda" and not torch.cuda.is_available():
         raise ConfigError("PyTorch sees no GPU of NVIDIA's here")
     torch.set_num_threads(options.threads)
-    machine = Machine(options.device, options.threads)
+    machine = Machine(options.device, options.threads, options.quick)
     copied = roofline.copied(machine.kind, machine.seconds, options.quick) if names else 0.0
     results: dict[str, Any] = {"machine": surroundings(options.device), "copy": copied, "rows": []}
     text = [
