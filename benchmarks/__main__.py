@@ -196,8 +196,14 @@ def build_parser() -> Parser:
     return parser
 
 
-def bench(options: argparse.Namespace) -> None:
-    """Measure the cases one after the other, and print and write a table of each."""
+def failed(row: Row) -> bool:
+    """Whether Edgewise itself is wrong, or its own choice raised an error."""
+    wrong = row.get("refused", "").startswith("wrong") and row["contender"] not in PEERS
+    return wrong or (row["contender"] == "edgewise" and "refused" in row)
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Measure the cases one after the other, and print and write a table of each; 1 where one of Edgewise failed."""
     known = CASES_OF_A_GPU if options.device == "cuda" and not options.quick else CASES | CASES_OF_A_GPU
     if not options.cases:
         print(columns([{"case": name, "description": case.about} for name, case in known.items()]))
@@ -229,10 +235,11 @@ def bench(options: argparse.Namespace) -> None:
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / "table.md").write_text("\n\n".join(text), encoding="utf-8")
             (options.out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    return int(any(map(failed, results["rows"])))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for: 0, or 2 for what the user can put right."""
+    """Run what the command line asks for: 0; 1 where Edgewise is wrong or fails; 2 for what the user can put right."""
     try:
         parser = build_parser()
         options, extra = parser.parse_known_args(argv)
@@ -240,11 +247,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.refuse(extra[0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of contenders, such as PyTorch's about its CSR layout
-            bench(options)
+            return bench(options)
     except EdgewiseError as error:
         print("benchmarks: error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

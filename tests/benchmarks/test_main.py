@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import report, roofline
-from benchmarks.__main__ import Machine, main, measure
+from benchmarks.__main__ import Machine, failed, main, measure
 from benchmarks.cases import CASES, CASES_OF_A_GPU
 from benchmarks.contenders import Contender, ours_on
 from benchmarks.inputs import Inputs
@@ -73,6 +73,8 @@ def test_a_contender_that_is_wrong_or_fails_is_not_timed() -> None:
     rows = {row["contender"]: row for row in measure(part, who, Machine("cpu", 1), 1, 0.1)}
     assert rows["wrong"]["refused"].startswith("wrong by 1") and rows["wrong"]["seconds"] == {}
     assert rows["fails"]["refused"] == "RuntimeError: no way"
+    assert failed(rows["wrong"]) and not failed(rows["edgewise"]) and not failed(rows["wrong"] | {"contender": "pyg"})
+    assert failed(rows["fails"] | {"contender": "edgewise"}) and not failed(rows["fails"] | {"contender": "segment"})
     assert "refused" not in rows["edgewise"] and set(rows["edgewise"]["seconds"]) == {"forward", "step"}
 
 
