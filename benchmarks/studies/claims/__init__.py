@@ -1,2 +1,1 @@
-"""Claims of the reference documents, each a script that measures, prints and draws one:
-`python -m benchmarks.studies.claims.NAME`."""
+"""Claims of the reference documents, each a script: `python -m benchmarks.studies.claims.NAME`."""
