@@ -22,7 +22,7 @@ from torch import Tensor
 
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
-from edgewise.deployment.runs import export_run
+from edgewise.deployment.exporting import export_run
 from edgewise.graphs import Graph
 from edgewise.training import load_run, train
 

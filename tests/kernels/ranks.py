@@ -20,7 +20,7 @@ from edgewise.graphs.partition.halo import Halo, bounds_of
 from edgewise.graphs.partition.partition import partitioned
 from edgewise.kernels import ring
 from edgewise.models import MODELS, Features, Tokens
-from edgewise.training.ranks.norms import share_norms
+from edgewise.training.ranks import share_norms
 from forked import ended, ranks
 
 NODES, WIDTH = 29, 6

@@ -11,7 +11,7 @@ from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.graphs import complete, window
 from edgewise.training import train
-from edgewise.training.captured import CHANGES, Captured
+from edgewise.training.machine import CHANGES, Captured
 from training.tiny import same_run
 
 

@@ -22,7 +22,7 @@ from edgewise.training import (
     resume,
     train,
 )
-from edgewise.training.prefetch import Prefetch
+from edgewise.training.machine import Prefetch
 from edgewise.training.seeds import mix
 from training.tiny import Tiny, configured, same_run
 

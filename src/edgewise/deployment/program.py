@@ -16,12 +16,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgewise.deployment import native
 from edgewise.deployment.graph import BY_CONTENT, edges_within
-from edgewise.deployment.interface import TRACED, Exportable, with_names
+from edgewise.deployment.interface import TRACED, Exportable, evaluating, with_names
 from edgewise.errors import ExportError
 from edgewise.graphs.make.held import chosen_by
 from edgewise.kernels import use_backend
 from edgewise.kernels.backends.torch import portable
-from edgewise.models import capabilities
 
 T = TypeVar("T")
 
@@ -53,13 +52,6 @@ def program_of(model: Exportable, given: dict[str, Tensor], by_kernels: bool = F
     if by_kernels and "edgewise" not in used:
         raise ExportError("nothing of it is attention on edges or a sum of neighbours: leave --native out")
     return program
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """A model in evaluation mode, without gradients; its parts are left in the modes that they had."""
-    with capabilities.evaluating(model), torch.no_grad():
-        yield
 
 
 @contextmanager

@@ -6,8 +6,8 @@
 A failed check is an AssertionError whose message names the property.
 """
 
-from edgewise.testing.equivariance import assert_equivariant as assert_equivariant
 from edgewise.testing.kernels import check_kernel as check_kernel
 from edgewise.testing.layers import PROPERTIES as PROPERTIES
+from edgewise.testing.layers import assert_equivariant as assert_equivariant
 from edgewise.testing.layers import check_layer as check_layer
 from edgewise.testing.layers import joined as joined

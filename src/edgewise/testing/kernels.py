@@ -23,7 +23,7 @@ from edgewise.kernels import (
     attend,
     collect,
 )
-from edgewise.testing.equivariance import EXACT, distance, expect, with_gradients
+from edgewise.testing.layers import EXACT, distance, expect, with_gradients
 
 
 def check_kernel(

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
 from edgewise.files import flush, make_folder, write_file
-from edgewise.training.ranks.shards import read_rows
+from edgewise.training.ranks import read_rows
 
 PARTS = ("model", "best", "optimizer")
 WRITING = ".writing-"  # begins the name of one that is not whole yet

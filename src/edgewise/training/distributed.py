@@ -32,9 +32,19 @@ from edgewise.graphs.partition.partition import partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.checkpoint import Tensors, is_finite, save_checkpoint
-from edgewise.training.ranks.gradients import SENT, Gradients, sent
-from edgewise.training.ranks.norms import share_norms
-from edgewise.training.ranks.shards import average_numbers, gathered, is_shared, local, shard, unsummed, whole
+from edgewise.training.ranks import (
+    SENT,
+    Gradients,
+    average_numbers,
+    gathered,
+    is_shared,
+    local,
+    sent,
+    shard,
+    share_norms,
+    unsummed,
+    whole,
+)
 from edgewise.training.settings import Sharing
 
 # What gloo and NCCL say where the other end of a connection is gone.

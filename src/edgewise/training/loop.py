@@ -20,12 +20,12 @@ from edgewise.models.capabilities import evaluating
 from edgewise.tasks.core.abilities import Measures
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Parts, Task, figure
-from edgewise.training.captured import Captured
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
 from edgewise.training.loss import Weights, mean_loss, weighed
+from edgewise.training.machine import Captured, Prefetch, recomputed, worthwhile
 from edgewise.training.optimizers.averaging import NAMES, WeightAverage
 from edgewise.training.optimizers.descent import (
     OPTIMIZERS,
@@ -37,13 +37,10 @@ from edgewise.training.optimizers.descent import (
 )
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
-from edgewise.training.prefetch import Prefetch
 from edgewise.training.pretrained import settled
-from edgewise.training.ranks.recomputation import recomputed
 from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig, idle
-from edgewise.training.threads import worthwhile
 
 Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this rank's parts of it
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -30,7 +30,7 @@ from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
 from edgewise.training.journal import METRICS, say
 from edgewise.training.pretrained import take_pretrained
-from edgewise.training.ranks.shards import like
+from edgewise.training.ranks import like
 from edgewise.training.seeds import mix, seed
 from edgewise.training.settings import OWN, RunConfig, StartSettings
 

@@ -16,7 +16,7 @@ from edgewise.tasks import TASKS
 from edgewise.tasks.core.task import GRAPHS, LAYOUT, PatternChoice, Task
 from edgewise.training.optimizers.descent import OPTIMIZERS, ConstantRate
 from edgewise.training.optimizers.schedules import SCHEDULES
-from edgewise.training.ranks.shards import blocks_of
+from edgewise.training.ranks import blocks_of
 
 RUN_LAYOUT = 5  # of run folders: raised by every change that an older version could not read
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from edgewise.deployment import Trained
 from edgewise.deployment.serving import Limits, application
-from edgewise.deployment.serving import batches as module
-from edgewise.deployment.serving.batches import Batches, BusyError, RowError
+from edgewise.deployment.serving import service as module
+from edgewise.deployment.serving.service import Batches, BusyError, RowError
 from edgewise.errors import DataError
 from edgewise.tasks import Predicts
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise.training.layout import is_dense, laid_as
+from edgewise.training.ranks import is_dense, laid_as
 
 W = torch.arange(24.0).view(2, 3, 4)
 

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import ConfigError
-from edgewise.training.optimizers.descent import OrthogonalMomentum, optimizer_for
-from edgewise.training.optimizers.muon import Muon
+from edgewise.training.optimizers.descent import Muon, OrthogonalMomentum, optimizer_for
 
 
 class Stack(nn.Module):

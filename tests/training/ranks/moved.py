@@ -16,7 +16,7 @@ import torch
 from edgewise.training import read_config
 from edgewise.training.distributed import join
 from edgewise.training.loop import Trainer
-from edgewise.training.ranks.shards import local
+from edgewise.training.ranks import local
 from forked import ended, imported_once, ranks
 
 

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from edgewise.training.ranks.gradients import Gradients
+from edgewise.training.ranks import Gradients
 
 
 class Model(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 
 from edgewise.errors import ShapeError
 from edgewise.layers import BatchNorm
-from edgewise.training.ranks.norms import share_norms
+from edgewise.training.ranks import share_norms
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,7 +16,7 @@ from edgewise.layers import PerformerAttention
 from edgewise.models import Tokens, Transformer, TransformerSettings
 from edgewise.training import Choice, train
 from edgewise.training.distributed import World
-from edgewise.training.ranks.recomputation import recomputed
+from edgewise.training.machine import recomputed
 from training.launched import environment
 from training.tiny import configured, weights
 

@@ -18,7 +18,7 @@ from edgewise import deployment, training
 from edgewise.apps.command.listing import columns
 from edgewise.apps.numbers import shown
 from edgewise.data.table import ENDINGS
-from edgewise.deployment.runs import place_of
+from edgewise.deployment.exporting import place_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, write_file
 from edgewise.tasks import Split

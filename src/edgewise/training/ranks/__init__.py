@@ -1,1 +1,0 @@
-"""What several ranks have in common while they train: statistics of nodes that they share."""
