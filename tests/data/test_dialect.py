@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from edgewise.data.dialect import Dialect, dialect_of, encoding_of
+from edgewise.data.table import Dialect, dialect_of, encoding_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgewise.data.examples import Asked
-from edgewise.data.graph import read_tables
+from edgewise.data.examples import Asked, read_tables
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder

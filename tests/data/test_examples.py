@@ -9,8 +9,16 @@ import pytest
 import torch
 
 from edgewise.data import examples as module
-from edgewise.data.edges import Edges, columns_of, ends_within, graphs_of
-from edgewise.data.examples import Asked, Examples, read_examples, read_members
+from edgewise.data.examples import (
+    Asked,
+    Edges,
+    Examples,
+    columns_of,
+    ends_within,
+    graphs_of,
+    read_examples,
+    read_members,
+)
 from edgewise.data.record import settle, targets_of
 from edgewise.data.table import Problems
 from edgewise.errors import DataError

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from edgewise.data.columns import Column
-from edgewise.data.examples import Asked
-from edgewise.data.graph import DEGREE, OneGraph, read_tables
+from edgewise.data.examples import DEGREE, Asked, OneGraph, read_tables
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, link_folder, node_folder
 

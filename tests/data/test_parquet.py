@@ -6,9 +6,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from edgewise.data import pages
+from edgewise.data import parquet as module
 from edgewise.data import table as tables
-from edgewise.data.pages import check_pages
+from edgewise.data.parquet import check_pages
 from edgewise.data.table import names_in, pieces, read_table
 from edgewise.errors import DataError
 
@@ -139,14 +139,14 @@ def test_what_pages_unpack_to_is_what_pyarrow_says(compression, version, tmp_pat
     metadata = pq.ParquetFile(pa.BufferReader(content)).metadata
     groups = [metadata.row_group(n) for n in range(metadata.num_row_groups)]
     unpacked = sum(group.column(n).total_uncompressed_size for group in groups for n in range(3))
-    monkeypatch.setattr(pages, "MAX_UNPACKED", unpacked)  # theirs counts the headers too
-    monkeypatch.setattr(pages, "MAX_VALUES", 400_000)
+    monkeypatch.setattr(module, "MAX_UNPACKED", unpacked)  # theirs counts the headers too
+    monkeypatch.setattr(module, "MAX_VALUES", 400_000)
     assert check_pages(tmp_path, content) == 100_000
-    monkeypatch.setattr(pages, "MAX_UNPACKED", int(unpacked * 0.98))
+    monkeypatch.setattr(module, "MAX_UNPACKED", int(unpacked * 0.98))
     with pytest.raises(DataError, match="unpacks to more than the"):
         check_pages(tmp_path, content)
-    monkeypatch.setattr(pages, "MAX_UNPACKED", unpacked)
-    monkeypatch.setattr(pages, "MAX_VALUES", 399_999)
+    monkeypatch.setattr(module, "MAX_UNPACKED", unpacked)
+    monkeypatch.setattr(module, "MAX_VALUES", 399_999)
     with pytest.raises(DataError, match="its pages hold more than the 399,999 values"):
         check_pages(tmp_path, content)
 

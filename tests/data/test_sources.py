@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from edgewise.data import build_store
-from edgewise.data.sources import Names, arrays_of, edges_of
+from edgewise.data.building import Names, arrays_of, edges_of
 from edgewise.data.table import pieces
 from edgewise.errors import DataError
 from edgewise.graphs import Store

@@ -8,8 +8,18 @@ import polars
 import pytest
 
 from edgewise.data import table as module
-from edgewise.data.dialect import numbers_of
-from edgewise.data.table import SHOWN, Called, Table, find_table, find_tables, names_in, pieces, read_table, unread
+from edgewise.data.table import (
+    SHOWN,
+    Called,
+    Table,
+    find_table,
+    find_tables,
+    names_in,
+    numbers_of,
+    pieces,
+    read_table,
+    unread,
+)
 from edgewise.errors import DataError
 
 

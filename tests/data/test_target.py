@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from data.test_graph import write
-from edgewise.data.target import Target
+from edgewise.data.columns import Target
 from edgewise.errors import DataError
 from edgewise.tasks import NodeRegression, node_folder
 

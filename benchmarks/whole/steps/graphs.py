@@ -13,7 +13,7 @@ from benchmarks.inputs import Sampling
 from benchmarks.whole.steps.peer import Peer, described, forms, turns
 from edgewise.configuration import Choice
 from edgewise.tasks.graphs.prediction import GraphClassification
-from edgewise.tasks.nodes.sampled import SampledNodes
+from edgewise.tasks.nodes.classification import SampledNodes
 from edgewise.training.loop import Trainer
 
 

@@ -1,17 +1,32 @@
-"""Examples from a table: the columns that name them, are inputs, targets or parts; all problems are one message."""
+"""Examples from tables: rows, the nodes and edges within them or between them; all problems are one message."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from edgewise.data.columns import Array, Column, Kind, in_lines, read_columns
+from edgewise.data.columns import ENDS, NODES, Array, Column, Kind, Labels, ends_called, in_lines, read_columns
 from edgewise.data.splits import Splits, named
-from edgewise.data.table import ENDINGS, Called, Problems, Table, is_table, read_table
-from edgewise.data.target import Labels
+from edgewise.data.table import (
+    ENDINGS,
+    SHOWN,
+    Called,
+    Problems,
+    Table,
+    is_table,
+    read_table,
+    stacked,
+    unread,
+)
 from edgewise.errors import DataError, counted
+from edgewise.files import spelt
+from edgewise.graphs import Graph
 
 IDS = ("id", "name")  # beside that of the unit, as graph, molecule, text
 LABELS = ("label", "target", "class", "y", "value")
@@ -378,3 +393,406 @@ def read_members(
         notes,
         table.header,
     )
+
+
+RELATION = "relation"  # the feature that says which of several files an edge is from
+
+
+class Edges:
+    """A table of edges: its two columns of ends are found by their names, or else by what they hold.
+
+    Symbols     unit = what its nodes belong to: each edge is then within one, and a column may say which, and names
+                nodes there; chosen = that column; empty: found
+    """
+
+    def __init__(self, path: Path, ends: Sequence[str], unit: str = "", chosen: str = "") -> None:
+        self.path, self.table, self.group = path, read_table(path, whole=False), ""
+        self.names = self.table.header
+        self.ends = ends_called(path, self.names, ends, "--task.ends")
+        self.guessed = not self.ends
+        self.ends = self.ends or list(self.names[:2])
+        if len(self.ends) != 2:
+            raise DataError(f"{path}: its columns are {', '.join(self.names)}; expected {' and '.join(ENDS[0])}")
+        if unit:
+            self.group = group_column(self.table, unit, chosen if chosen in self.names else "")
+        if self.group in self.ends or (self.group and self.guessed):
+            names = ", ".join(self.names)
+            raise DataError(f"{path}: its columns are {names}: which are ends of edges? Give --task.ends")
+
+    def names_of(self, end: str) -> list[str]:
+        """The nodes at an end, where a column says so with what they belong to."""
+        names = self.table.names(end)
+        if not self.group:
+            return names
+        return [f"{one} / {name}" for one, name in zip(self.table.names(self.group), names, strict=True)]
+
+    def look(self, known: Mapping[str, int], asked: Asked) -> None:
+        """Find the ends by what columns hold, where no name says which they are: nodes, in all cells of both.
+
+        Errors      DataError for another number of such columns than two, and for two whose names are nodes, too
+        Edge cases  where no two columns hold nodes alone, two that mostly do: the others of their cells are mistakes.
+                    Two columns beside the features are the ends, and so are the only two of a file without rows; and
+                    those that a run found, where they are there
+        """
+        if not self.guessed:
+            return
+        features = asked.known and asked.known[1]
+        kept, count = [asked.found[end] for end in ENDS[0] if end in asked.found], len(self.table)
+        if kept and {*kept} <= {*self.names}:
+            self.ends = kept
+            return
+        left = [name for name in self.names if name and name not in (features or ())]
+        nodes = {name: sum(text in known for text in self.table.texts(name)) for name in left}
+        fitting = [name for name in left if nodes[name] == count > 0]
+        if len(fitting) != 2:
+            sure = len(left) == 2 and (features is not None or not count)
+            fitting = left if sure else [name for name in left if 2 * nodes[name] > count]
+        if len(fitting) != 2:
+            expected = " and ".join(ENDS[0])
+            names = ", ".join(self.names)
+            raise DataError(f"{self.path}: its columns are {names}; expected {expected}, or --task.ends")
+        if all(name in known for name in fitting):
+            what = f"its first line must have the names of the columns, and {' and '.join(fitting)} are nodes"
+            advice = f"put names such as {', '.join(ENDS[0])} above it, or give --task.ends {','.join(fitting)}"
+            raise DataError(f"{self.path}: {what}: {advice}")
+        self.ends = fitting
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the file is written, and how the ends were found, where their names do not say it."""
+        found = (f"{self.path.name}: edges go from {self.ends[0]} to {self.ends[1]}",) if self.guessed else ()
+        return (*self.table.notes, *found)
+
+
+def found_ends(edges: Sequence[Edges]) -> dict[str, str]:
+    """The columns of ends, by their meaning, of the first file whose names do not say which they are; or nothing."""
+    return next((dict(zip(ENDS[0], one.ends, strict=True)) for one in edges if one.guessed), {})
+
+
+def ends_of(edges: Sequence[Edges], number_of: Mapping[str, int], problems: Problems) -> Array:
+    """Senders and receivers of all files [2, E], by the nodes' rows; -1, and a problem, for a name that no node has."""
+    parts = []
+    for one in edges:
+        problems.extend(one.table.problems)
+        pair = []
+        for end in one.ends:
+            names = one.names_of(end)
+            numbers = np.fromiter((number_of.get(name, -1) for name in names), np.int64, len(names))
+            for row in np.flatnonzero(numbers < 0).tolist():
+                meant = _meant(names[row], number_of) if problems.count < SHOWN else ""
+                problems.add(f"{one.table.at(row)}: there is no node {names[row][:40]!r}{meant}")
+            pair.append(numbers)
+        parts.append(np.stack(pair))
+    return np.concatenate(parts, axis=1)
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """The node that another spelling of a name has: spreadsheets write 7 as 7.0 and 007 as 7."""
+    if not name:
+        return ""
+    plain = name.removesuffix(".0").lstrip("0")
+    digits = [plain.zfill(width) for width in range(1, 9)]
+    spellings = (f"{name}.0", name.removesuffix(".0"), *digits, name.lower(), name.upper(), name.capitalize())
+    return next((f"; did you mean {other[:40]!r}?" for other in spellings if other in known), "")
+
+
+def ends_within(edges: Sequence[Edges], members: Members, asked: Asked, problems: Problems) -> Array:
+    """Senders and receivers [2, E] by the members' numbers, where each edge is within one example."""
+    number_of: dict[str, int] = {}
+    for number, name in enumerate(members.names):
+        if number_of.setdefault(name, number) != number:
+            number_of[name] = -2  # there are several: an edge must say of which example
+    several, owner = -2 in number_of.values(), members.owner
+    first = np.cumsum(members.sizes) - members.sizes
+    inside = members.names if members.named_by else map(str, (np.arange(len(owner)) - first[owner]).tolist())
+    whole = (f"{group} / {name}" for group, name in zip(members.groups, inside, strict=True))
+    number_of |= {name: number for number, name in enumerate(whole)}
+    for one in edges:
+        if not one.group and several:
+            what = "nodes of several examples have one name"
+            problems.add(f"{one.path}: {what}: it needs a column {members.group!r} too")
+        if not one.group:
+            one.look(number_of, asked)
+    ends, owner = ends_of(edges, number_of, problems), np.append(owner, -1)
+    crossing = np.flatnonzero((owner[ends[0]] != owner[ends[1]]) & (ends >= 0).all(0)).tolist()
+    lines = [(one, row) for one in edges for row in range(len(one.table))] if crossing else []
+    for edge in crossing:
+        one, row = lines[edge]
+        names = (repr(members.groups[end][:40]) for end in ends[:, edge])
+        problems.add(f"{one.table.at(row)}: it joins nodes of {' and '.join(names)}")
+    return ends
+
+
+def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list[str]]:
+    """What is known of the edges, as columns over those of all files; and what is wrong with other columns.
+
+    Edge cases  a column that a file lacks holds no value there; of several files, a category says which one an edge is
+                from, unless `relation` is to be ignored; a column of that name is refused in several files, unless
+                training read one
+    """
+    known, problems = asked.known and asked.known[1], list[str]()
+    there = dict.fromkeys(name for one in edges for name in one.names if name and name not in {*one.ends, one.group})
+    names = [name for name in there if name not in asked.ignore] if known is None else [n for n in known if n in there]
+    own = [one.path for one in edges if RELATION in {*one.names} - {*one.ends, *asked.ignore}]
+    if known is None:
+        made = len(edges) > 1 and RELATION not in asked.ignore
+        what = f"its column {RELATION} is called as the feature that says which file an edge is from"
+        problems += [f"{path}: {what}: rename it, or give --task.ignore {RELATION}" for path in own if made]
+    else:
+        made = known.get(RELATION) == "category" and not own
+        if lacking := [name for name in known if name not in there and not (made and name == RELATION)]:
+            what = f"it lacks the columns {', '.join(lacking)}, which the run was trained with"
+            problems.append(f"{edges[0].path}: {what}")
+    columns, wrong = read_columns(stacked([one.table for one in edges], names), names, known)
+    if made:
+        levels, sizes = tuple(spelt(one.path.stem) for one in edges), [len(one.table) for one in edges]
+        codes = np.repeat(np.arange(len(edges), dtype=np.int32), sizes)
+        columns.append(Column(RELATION, "category", codes, np.ones(len(codes), dtype=bool), levels))
+    return columns, [*wrong, *problems]
+
+
+def graph_of(edges: Array, e: Array | None, nodes: int, undirected: bool) -> tuple[Graph, Tensor | None]:
+    """The graph of edges [2, E], and their features [E, D] in its order; both ways, parallel edges have their mean."""
+    pairs = torch.from_numpy(edges)
+    if e is None:
+        graph = Graph.from_edge_index(pairs, nodes)
+        return graph.symmetrise().coalesce() if undirected else graph, None
+    known = torch.from_numpy(e.astype(np.float32))
+    if undirected:
+        both = torch.cat([pairs, pairs.flip(0)], 1)
+        keys, edge_of = (both[0] * nodes + both[1]).unique(return_inverse=True)
+        sums = torch.zeros(len(keys), known.shape[1]).index_add_(0, edge_of, known.repeat(2, 1))
+        known = sums / torch.bincount(edge_of, minlength=len(keys))[:, None].clamp(min=1)
+        pairs = torch.stack([keys // max(1, nodes), keys % max(1, nodes)])
+    graph = Graph.from_edge_index(pairs, nodes)
+    return graph, graph.sort_edges(known)
+
+
+def graphs_of(edges: Array, sizes: Array, e: Array | None, undirected: bool) -> tuple[tuple[Graph, ...], Tensor | None]:
+    """Each example's own graph, and the features of all edges in the graphs' own order."""
+    nodes = int(sizes.sum())
+    whole, known = graph_of(edges, e, nodes, undirected)
+    ends = torch.stack([whole.senders, whole.receivers])
+    first = torch.from_numpy(np.cumsum(sizes) - sizes)
+    owner = torch.repeat_interleave(torch.from_numpy(sizes), output_size=nodes)[ends[1]]
+    each = (ends - first[owner]).split(torch.bincount(owner, minlength=len(sizes)).tolist(), dim=1)
+    members = tuple(Graph.from_edge_index(pair, size) for pair, size in zip(each, sizes.tolist(), strict=True))
+    if known is None:
+        return members, None
+    parts = known.split([pair.shape[1] for pair in each])
+    return members, torch.cat([one.sort_edges(part) for one, part in zip(members, parts, strict=True)])
+
+
+MAX_NODES = 1 << 21  # of a table: each has a name
+ARRAYS = "graph.npz"  # what a graph that is too large for tables is read from
+DEGREE = "log(1 + degree)"  # the feature of nodes of which nothing else is known
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class OneGraph(Examples):
+    """The nodes of one graph, and its edges.
+
+    Args:
+        edges: Senders and receivers [2, E], by the nodes' rows.
+        x: What is known of the nodes: columns, or numbers [N, C].
+        e: What is known of the edges: columns, or numbers [E, D]; None: nothing.
+    """
+
+    edges: Array = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
+    x: list[Column] | Array = field(default_factory=list)
+    e: list[Column] | Array | None = None
+
+    def described(self, edges: Array) -> Self:
+        """The same, with each node's degree among edges [2, E] where nothing else is known of the nodes."""
+        if not isinstance(self.x, list) or self.x:
+            return self
+        degrees = np.log1p(np.bincount(edges.reshape(-1), minlength=len(self)))
+        column = Column(DEGREE, "number", degrees, np.ones(len(self), dtype=bool))
+        return replace(self, x=[column], notes=(*self.notes, f"each node has {DEGREE}: nothing else is known of it"))
+
+
+def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
+    """The nodes and edges of tables.
+
+    Errors      DataError with all that is wrong: rows, cells, columns and names that do not fit
+    """
+    table, links = read_table(nodes, whole=False), [Edges(path, asked.ends) for path in edges]
+    problems, lower = Problems(table.problems), Called(nodes, table.header, asked.ignore)
+    known = asked.known[0] if asked.known else None
+    labels = [lower.meant(name) for name in asked.label]
+    has_split = asked.labelled and "split" in lower
+    split = lower["split"] if has_split else lower.get("split", "split")
+    named_by = _named(table, asked, lower)
+    needed = labels if asked.labelled else []
+    table.need(needed)
+    if not len(table) and not table.problems:
+        raise DataError(f"{nodes}: it has no nodes: no line follows the columns' names")
+    if len(table) > MAX_NODES:
+        raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from {ARRAYS}")
+    notes = [*table.notes]
+    if not named_by and asked.id != "row":
+        named_by = _covering(table, links, {*asked.ignore, *labels, split, *(known or ())})
+        notes += [f"{named_by} names the nodes: each end of an edge is one of its cells"] if named_by else []
+    names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
+    present, taken = {*table.header}, {*asked.ignore, named_by, *labels, split, ""}
+    others = [name for name in table.header if name not in taken]
+    features = others if known is None else [] if [*known] == [DEGREE] else [*known]
+    read = [name for name in (*features, *needed, *([split] if has_split else ())) if name in present]
+
+    def called(row: int) -> str:
+        return f"the node {names[row][:40]!r}"
+
+    rows = distinct(table, names, read, problems, "the node has no name", called)
+    notes += repeated(table, rows)
+    names = [names[row] for row in rows.tolist()] if len(rows) < len(names) else names
+    number_of = {name: number for number, name in enumerate(names)}
+    for one in links:
+        one.look(number_of, asked)
+        notes += one.notes
+    problems.extend(_misfits(table, links, asked, features, {named_by, *labels}))
+    x, wrong_cells = read_columns(table, [name for name in features if name in present], known)
+    e, wrong_edges = columns_of(links, asked)
+    ends = ends_of(links, number_of, problems)
+    parts = table.texts(split) if has_split else []
+    splits = parts_of([parts[row] for row in rows.tolist()], rows_at(table, rows), problems) if has_split else {}
+    if all_wrong := [*wrong_cells, *wrong_edges, *problems.sentences()]:
+        raise DataError(*all_wrong)
+    of_targets = [labels_of(table, name, table.texts(name)) for name in needed]
+    new = [name for name in others if name not in {*features}]
+    new += [n for one in links for n in one.names if asked.known and n not in {*one.ends, *asked.known[1]}]
+    new += ["without a name"] * ("" in table.header)
+    notes += [*in_lines(x), *in_lines(e, "of edges: "), *left_out(new), *unread(nodes.parent, (nodes, *edges))]
+    return OneGraph(
+        nodes.parent,
+        (nodes, *edges),
+        "nodes",
+        len(rows),
+        names if named_by else None,
+        tuple(needed),
+        [[cells[row] for row in rows.tolist()] for cells in of_targets],
+        splits,
+        found=({"node": named_by} if named_by else {}) | found_ends(links),
+        notes=tuple(notes),
+        counts={"edges": ends.shape[1]},
+        edges=ends,
+        x=[column.taken(rows) for column in x],
+        e=e or None,
+    )
+
+
+def _named(table: Table, asked: Asked, lower: Called) -> str:
+    """The column that is chosen to name the nodes, or that is called so; or nothing."""
+    if asked.id:
+        return chosen_id(table, asked)
+    if asked.found.get("node") in table.header:
+        return asked.found["node"]
+    found = [lower[name] for name in NODES if name in lower]
+    if len(found) > 1:
+        which = f"{' or '.join(found)}, which names the nodes?"
+        raise DataError(f"{table.path}: {which} Give --task.id, or --task.ignore the other")
+    return found[0] if found else ""
+
+
+def _covering(table: Table, links: Sequence[Edges], left_out: set[str]) -> str:
+    """The one column of which each cell is another, and that has all ends of edges; nothing: nodes are their rows."""
+    ends = {name for one in links for end in one.ends for name in one.names_of(end)}
+    rows = {str(row) for row in range(len(table))}
+    fitting = []
+    for name, cells in table.columns.items():
+        if ends and name not in left_out and cells.n_unique() == len(table):  # before texts are made of them
+            texts = {*table.texts(name)}
+            if len(texts) == len(table) and ends <= texts and texts != rows:
+                fitting.append(name)
+    if len(fitting) > 1 or (fitting and ends <= rows):
+        choice = ", ".join([*fitting, *(["row"] if ends <= rows else [])])
+        raise DataError(f"{table.path}: what names the nodes? Give --task.id, one of {choice}")
+    return fitting[0] if fitting else ""
+
+
+def _misfits(
+    table: Table, links: Sequence[Edges], asked: Asked, features: Iterable[str], needed: set[str]
+) -> list[str]:
+    """What is wrong with the names of columns."""
+    problems, place = [], table.path.parent
+    present = {*table.header}
+    if lacking := [name for name in features if name not in present]:
+        problems.append(f"{table.path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
+    present |= {name for one in links for name in one.names} | ({RELATION} if len(links) > 1 else set())
+    if needless := asked.ignore & (needed | {end for one in links for end in one.ends}):
+        names = ", ".join(sorted(needless))
+        problems.append(f"{place}: the columns {names} are needed: they cannot be ignored")
+    split = next((name for name in table.header if name.lower() == "split"), "")
+    if split and not asked.labelled and asked.known is None and split not in asked.ignore:
+        problems.append(
+            f"{table.path}: nothing reads its column {split}, which parts nodes: give --task.ignore {split}"
+        )
+    return problems + (strangers(place, asked.ignore, present, *(asked.known or ())) if asked.labelled else [])
+
+
+def times_of_edges(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
+    """When each edge is, and the data without that column, which is no feature then.
+
+    Errors      DataError for a column that no table of edges has, that holds neither dates nor numbers, or has gaps
+    """
+    columns = given.e if isinstance(given.e, list) else []
+    found = _time(given, columns, column, "edges")
+    left = [one for one in columns if one is not found]
+    return replace(given, e=left or None, notes=_without(given, f"of edges: {found}")), found
+
+
+def times_of_nodes(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
+    """When each node is: by a column of the nodes, or where they have none that is called so, by its first edge."""
+    columns = given.x if isinstance(given.x, list) else []
+    if column in [one.name for one in columns]:
+        found = _time(given, columns, column, "nodes")
+        return replace(given, x=[one for one in columns if one is not found], notes=_without(given, str(found))), found
+    given, found = times_of_edges(given, column)
+    first = np.full(len(given), np.inf)
+    for ends in given.edges:
+        np.minimum.at(first, ends, found.values)
+    if len(alone := np.flatnonzero(np.isinf(first))):
+        shown = ", ".join(given.name(int(node))[:40] for node in alone[:5])
+        more = f" and {len(alone) - 5:,} more" if len(alone) > 5 else ""
+        raise DataError(f"{given.place}: {shown}{more} have no edge, and so no {column}: give the column of nodes")
+    return given, replace(found, values=first, present=np.ones(len(first), dtype=bool))
+
+
+def times_of_links(edges: Array, times: Array, nodes: int) -> Tensor:
+    """When each link is, [M] in the order of `links_of`: at its first edge, whichever way that leads."""
+    low, high = edges.min(0), edges.max(0)
+    apart = low < high
+    codes, link = np.unique((low * nodes + high)[apart], return_inverse=True)
+    first = np.full(len(codes), np.inf)
+    np.minimum.at(first, link, times[apart])
+    return torch.from_numpy(first)
+
+
+def in_words(column: Column, times: Tensor, splits: Splits, what: str) -> str:
+    """Which times train, choose the weights and test, in a line."""
+
+    def shown(time: float) -> str:
+        if column.kind == "date":
+            return (EPOCH + timedelta(days=time)).strftime("%Y-%m-%d" if time.is_integer() else "%Y-%m-%d %H:%M")
+        return f"{time:g}"
+
+    parts = {split: times[rows] for split, rows in splits.items()}
+    ends = [f"{split} {shown(float(part.min()))} to {shown(float(part.max()))}" for split, part in parts.items()]
+    return f"{what} by {column.name}: {', '.join(ends)}"
+
+
+def _without(given: OneGraph, line: str) -> tuple[str, ...]:
+    """The notes without the line that calls a column a feature."""
+    return tuple(note for note in given.notes if note != line)
+
+
+def _time(given: OneGraph, columns: Sequence[Column], column: str, what: str) -> Column:
+    found = next((one for one in columns if one.name == column), None)
+    if found is None:
+        has = ", ".join(one.name for one in columns) or "no column beside their ends"
+        raise DataError(f"{given.place}: no column of {what} that is read is called {column!r}; they have {has}")
+    if found.kind not in ("date", "number", "boolean"):
+        raise DataError(f"{given.place}: {column} holds {found.kind} cells: a time is a date or a number")
+    if gaps := int((~found.present).sum()):
+        raise DataError(f"{given.place}: {column} is missing in {gaps:,} rows of {what}: each needs its time")
+    return found

@@ -13,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.columns import Column, Encoding, from_plain, to_plain
-from edgewise.data.dialect import LARGEST, UNKNOWN, numbers_of
+from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
 from edgewise.data.examples import Asked, Examples, Kinds
 from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
-from edgewise.data.table import SHOWN, lines_of
-from edgewise.data.target import Target, Wanted, scale_of, target_of
+from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
 from edgewise.errors import DataError, counted
 from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
 from edgewise.graphs import Graph

@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from edgewise.data.dialect import BEGINNING, encoding_of
-from edgewise.data.table import ENDINGS, find_table, find_tables, is_table, lines_of, pieces
+from edgewise.data.table import BEGINNING, ENDINGS, encoding_of, find_table, find_tables, is_table, lines_of, pieces
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError, EdgewiseError
 from edgewise.files import reading, whole

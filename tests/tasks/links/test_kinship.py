@@ -6,7 +6,7 @@ import pytest
 
 from edgewise.errors import DataError
 from edgewise.tasks import kinship, knowledge_folder
-from edgewise.tasks.links.kinship import RELATIONS
+from edgewise.tasks.links.knowledge import RELATIONS
 
 
 def test_kinships_are_those_that_follow_from_parents_and_couples() -> None:

@@ -11,7 +11,7 @@ from edgewise.errors import ConfigError
 from edgewise.layers import SparseFeatures
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import citation, karate, link_folder, node_folder
-from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
+from edgewise.tasks.nodes.classification import SampledBatch, SampledNodes
 from tasks.miniature import write_planetoid
 
 

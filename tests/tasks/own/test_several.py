@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from edgewise import Graph
-from edgewise.data.target import Target
+from edgewise.data.columns import Target
 from edgewise.errors import ConfigError
 from edgewise.graphs import complete
 from edgewise.layers import GCN

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.columns import scale_of
 from edgewise.data.splits import Split
-from edgewise.data.target import scale_of
 from edgewise.errors import DataError
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch

@@ -20,7 +20,7 @@ from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Parts, Pattern, given
 from edgewise.tasks.nodes.citation import citation
-from edgewise.tasks.nodes.sampled import fanouts_of
+from edgewise.tasks.nodes.classification import fanouts_of
 
 VALID, TEST = 0.05, 0.1
 

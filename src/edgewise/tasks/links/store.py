@@ -29,7 +29,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern, check_range, given
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
-from edgewise.tasks.nodes.sampled import MOST_WORKERS, SampledBatch, fanouts_of
+from edgewise.tasks.nodes.classification import MOST_WORKERS, SampledBatch, fanouts_of
 
 ROUNDS = 100  # draws of pairs after which a graph is taken for one with too few pairs without a link
 

@@ -20,8 +20,7 @@ from edgewise.files import read_bytes, reading
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes
-from edgewise.tasks.nodes.sampled import SampledNodes
+from edgewise.tasks.nodes.classification import NodeClassification, Nodes, SampledNodes
 
 _ADDRESS = "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data/"
 # In the order of PARTS. The tests compare Cora's hashes with its files; the other two data sets' are published ones.

@@ -17,8 +17,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern, given
-from edgewise.tasks.nodes.classification import Nodes
-from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes, fanouts_of
+from edgewise.tasks.nodes.classification import Nodes, SampledBatch, SampledNodes, fanouts_of
 
 MOST_DRAWN = 20_000  # test nodes: more are not predicted anew for a report's confusion matrix
 

@@ -13,19 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.columns import Encoding, to_plain
+from edgewise.data.columns import Encoding, check_folders, to_plain
 from edgewise.data.examples import Asked, Examples
 from edgewise.data.pictures import ENDINGS, Colour, Pixels, read_picture
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import SPLITS, Split, Splits
 from edgewise.data.table import Problems
-from edgewise.data.target import check_folders
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
-from edgewise.tasks.own.examples import Files
+from edgewise.tasks.own.graphs import Files
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 MAX_IMAGES = 1 << 20

@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 
 from edgewise.data import record
-from edgewise.data.examples import Asked
-from edgewise.data.graph import OneGraph, in_words, read_graph, times_of_edges, times_of_links
+from edgewise.data.examples import Asked, OneGraph, in_words, times_of_edges, times_of_links
+from edgewise.data.graph import read_graph
 from edgewise.data.record import Fitted, names_in, read_cut, strange_levels, write_cut
 from edgewise.data.splits import SPLITS, by_time
 from edgewise.errors import DataError

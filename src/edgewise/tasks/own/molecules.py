@@ -17,7 +17,7 @@ from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.examples import Files, OwnExamples, targets_of
+from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.smiles import canonical
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from edgewise.data import record
 from edgewise.data.columns import Array, Column, Encoding, features, fit, width
-from edgewise.data.edges import graph_of
-from edgewise.data.examples import Asked
-from edgewise.data.graph import OneGraph, in_words, read_graph, read_npz, times_of_nodes
+from edgewise.data.examples import Asked, OneGraph, graph_of, in_words, times_of_nodes
+from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, settle, strange_levels
 from edgewise.data.splits import SPLITS, Splits
 from edgewise.errors import DataError
@@ -23,9 +22,14 @@ from edgewise.files import folder_name
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
-from edgewise.tasks.nodes.classification import NodeClassification, Nodes
-from edgewise.tasks.nodes.regression import NodeRegression, fifths
-from edgewise.tasks.nodes.sampled import SampledBatch, SampledNodes
+from edgewise.tasks.nodes.classification import (
+    NodeClassification,
+    NodeRegression,
+    Nodes,
+    SampledBatch,
+    SampledNodes,
+    fifths,
+)
 from edgewise.tasks.own.several import Gapped, Several, SeveralTargets
 
 LISTED = 20  # columns that a report lists

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from edgewise.data import record
-from edgewise.data.dialect import encoding_of
 from edgewise.data.examples import Asked, Examples, read_examples
 from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, Splits
-from edgewise.data.table import Problems, is_table, lines_of
+from edgewise.data.table import Problems, encoding_of, is_table, lines_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
 from edgewise.tasks.own.texts import tokenizer_of

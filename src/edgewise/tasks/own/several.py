@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data.columns import Labels, Target
 from edgewise.data.splits import Split
-from edgewise.data.target import Labels, Target
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.classification import Quality, class_probabilities, worst

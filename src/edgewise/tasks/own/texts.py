@@ -22,7 +22,7 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.examples import Files, OwnExamples, targets_of
+from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.masked import text_graph
 from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
