@@ -29,10 +29,10 @@ from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import Graph, causal, complete, radius_graph, window
 from edgewise.kernels import BACKENDS, Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, RelativeBias, Score
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.choose import dispatch
-from edgewise.kernels.choose.planner import candidates
 from edgewise.kernels.messages import EdgeNetwork, Filter, Message
 from edgewise.kernels.messages.network import EdgeInput
+from edgewise.kernels.planning import dispatch
+from edgewise.kernels.planning.planner import candidates
 
 MOST_EDGES, MOST_NUMBERS = 2_000_000, 64_000_000  # of a graph; of features on all edges
 HEADS, CHANNELS = (1, 2, 3, 4, 6, 8, 12), (4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128)

@@ -11,7 +11,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined: before any import of one
 
-from edgewise.kernels.choose import machines
+from edgewise.kernels.planning import machines
 from edgewise.native import library, say_if_missing
 
 

@@ -161,7 +161,7 @@ def test_contributing_names_the_templates_and_their_places() -> None:
 def test_everything_else_follows(copy: Path, extended: dict[str, set[str]]) -> None:
     """The tests that come with the templates, the house's rules, and the conformance suite on the new layer."""
     tests = [place for files, _, _ in ADDED.values() for place in files.values() if place.endswith(".py")]
-    conformance = ["tests/layers/test_conformance.py", "tests/kernels/choose"]
+    conformance = ["tests/layers/test_conformance.py", "tests/kernels/planning"]
     chosen = "LazyWalk or lazy_walk or spread or cosine or loop or ring or house or floor or file or folder or table"
     run = python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *tests, *conformance[:1],
                  "tests/architecture")  # fmt: skip

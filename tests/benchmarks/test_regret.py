@@ -10,7 +10,7 @@ from benchmarks import regret
 from benchmarks.regret import Problem, again, draw, main, measure, table
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Collect
-from edgewise.kernels.choose import dispatch
+from edgewise.kernels.planning import dispatch
 
 
 def test_a_seed_draws_the_same_calls_and_another_one_others() -> None:

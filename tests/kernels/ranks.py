@@ -18,7 +18,7 @@ from edgewise import Dot, RelativeBias, aggregate, attend, layers
 from edgewise.graphs import Graph, Partition, blocks, causal, complete, strided, window
 from edgewise.graphs.partition.halo import Halo, bounds_of
 from edgewise.graphs.partition.partition import partitioned
-from edgewise.kernels import ring
+from edgewise.kernels import partitioned as on_ranks
 from edgewise.models import MODELS, Features, Tokens
 from edgewise.training.ranks import share_norms
 from forked import ended, ranks
@@ -218,5 +218,5 @@ def main(folder: Path, names: list[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    ring.SCORES = 150  # so that a rank's queries are read in several parts
+    on_ranks.SCORES = 150  # so that a rank's queries are read in several parts
     ended(ranks(4, partial(main, Path(sys.argv[1]), sys.argv[2:])))

@@ -24,11 +24,22 @@ from edgewise import (
     window,
 )
 from edgewise.kernels import BACKENDS, EdgeNetwork, Filter, Message
-from edgewise.kernels.backend import Attention, Backend, Cost, Messages, Need, Networks, Sums, Takes
+from edgewise.kernels.backend import (
+    BLOCKS,
+    CAUSAL,
+    COMPLETE,
+    Attention,
+    Backend,
+    Cost,
+    Messages,
+    Need,
+    Networks,
+    Sums,
+    Takes,
+)
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Collect
-from edgewise.kernels.choose.planner import candidates
-from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
+from edgewise.kernels.planning.planner import candidates
 
 RING = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
 TAKES = Takes(

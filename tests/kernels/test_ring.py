@@ -9,9 +9,9 @@ import torch.distributed as dist
 from edgewise import Dot, SenderBias, Uniform, attend, use_backend
 from edgewise.graphs import Partition, causal, complete
 from edgewise.graphs.partition.halo import Ring
-from edgewise.kernels import ring
+from edgewise.kernels import partitioned as on_ranks
 from edgewise.kernels.call import Attend
-from edgewise.kernels.ring import goes_around
+from edgewise.kernels.partitioned import goes_around
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -33,8 +33,8 @@ def part_of(graph):
 @pytest.mark.parametrize("scores", [None, 1 << 20, 30])
 def test_outputs_and_gradients_are_those_of_attend(monkeypatch, whole, scores):
     if scores is not None:  # as where no kernel is fused; 30: a few queries at a time
-        monkeypatch.setattr(ring, "SCORES", scores)
-        monkeypatch.setattr(ring, "fused", lambda x: False)
+        monkeypatch.setattr(on_ranks, "SCORES", scores)
+        monkeypatch.setattr(on_ranks, "fused", lambda x: False)
     shapes = (whole.num_receivers, 4, 3), (whole.num_senders, 2, 3), (whole.num_senders, 2, 5)
     q, k, v = (torch.randn(2, *shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
     score = Dot(scale=torch.tensor([0.5, 1.0, 1.5, 2.0], dtype=torch.float64))
@@ -47,7 +47,7 @@ def test_outputs_and_gradients_are_those_of_attend(monkeypatch, whole, scores):
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_half_precision_is_summed_in_float32(monkeypatch, fused):
-    monkeypatch.setattr(ring, "fused", lambda x: fused)
+    monkeypatch.setattr(on_ranks, "fused", lambda x: fused)
     q, k, v = torch.randn(3, 64, 2, 8).bfloat16()
     y, exact = attend(part_of(complete(64)), q, k, v), attend(complete(64), q.float(), k.float(), v.float())
     assert y.dtype is torch.bfloat16

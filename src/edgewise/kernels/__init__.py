@@ -1,14 +1,6 @@
 """Floor 2: scores, messages, the three verbs, the planner and one file per backend."""
 
 from edgewise.kernels.backends import BACKENDS as BACKENDS
-from edgewise.kernels.choose.dispatch import Recorded as Recorded
-from edgewise.kernels.choose.dispatch import RecordedMessages as RecordedMessages
-from edgewise.kernels.choose.dispatch import plans as plans
-from edgewise.kernels.choose.dispatch import record as record
-from edgewise.kernels.choose.dispatch import record_messages as record_messages
-from edgewise.kernels.choose.dispatch import use_backend as use_backend
-from edgewise.kernels.choose.drawing import draw_attention as draw_attention
-from edgewise.kernels.choose.planner import Plan as Plan
 from edgewise.kernels.messages import EdgeInput as EdgeInput
 from edgewise.kernels.messages import EdgeNetwork as EdgeNetwork
 from edgewise.kernels.messages import EdgeReadout as EdgeReadout
@@ -21,6 +13,14 @@ from edgewise.kernels.messages import gaussians as gaussians
 from edgewise.kernels.messages import maps_of as maps_of
 from edgewise.kernels.messages import shifted_softplus as shifted_softplus
 from edgewise.kernels.operator.dropout import dropout as dropout
+from edgewise.kernels.planning.dispatch import use_backend as use_backend
+from edgewise.kernels.planning.planner import Plan as Plan
+from edgewise.kernels.planning.recording import Recorded as Recorded
+from edgewise.kernels.planning.recording import RecordedMessages as RecordedMessages
+from edgewise.kernels.planning.recording import draw_attention as draw_attention
+from edgewise.kernels.planning.recording import plans as plans
+from edgewise.kernels.planning.recording import record as record
+from edgewise.kernels.planning.recording import record_messages as record_messages
 from edgewise.kernels.scores import Additive as Additive
 from edgewise.kernels.scores import Dot as Dot
 from edgewise.kernels.scores import EdgeBias as EdgeBias

@@ -13,11 +13,34 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs import Graph
+from edgewise.graphs.rule import Blocks, Causal
 from edgewise.graphs.tracing import is_traced, is_transformed
 from edgewise.kernels.call import REDUCTIONS, Aggregate, Attend, Call, Collect
-from edgewise.kernels.kinds import Kind
 from edgewise.kernels.messages import Message, Network
 from edgewise.kernels.scores import Bias, Dot, EdgeBias, Gaussian, RelativeBias, Score, SenderBias
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Graphs of one kind, in the plural, and their predicate."""
+
+    name: str
+    holds: Callable[[Graph], bool]
+
+
+def _is_causal(graph: Graph) -> bool:
+    return isinstance(graph.rule, Causal) and graph.offset == 0
+
+
+def _is_blocks(graph: Graph) -> bool:
+    shape = graph.num_receivers, graph.num_senders
+    return isinstance(graph.rule, Blocks) and graph.offset == 0 and graph.rule.extent == shape
+
+
+COMPLETE = Kind("complete graphs", lambda graph: graph.is_complete)
+CAUSAL = Kind("causal graphs", _is_causal)
+BLOCKS = Kind("batches of complete graphs", _is_blocks)
+
 
 ANY = None  # of devices, dtypes, scores and kinds of graphs: every one
 BIASES = (EdgeBias, RelativeBias, SenderBias)

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
-from edgewise.kernels.choose import dispatch
-from edgewise.kernels.choose.overlapping import as_written
 from edgewise.kernels.messages import Filter, Message
+from edgewise.kernels.planning import dispatch
+from edgewise.kernels.planning.recording import Recorded, as_written, recording
 from edgewise.kernels.scores import EdgeBias
 
 
@@ -114,8 +114,8 @@ def _attend(call: Attend, m: Tensor, removing: bool) -> tuple[Tensor, Tensor]:
         spelt = replace(spelt, score=spelt.score + EdgeBias(absent[:, None]))
     p = dispatch.run(spelt)[1]
     weight = p if removing else p * (m[:, None] if m.ndim == 1 else m).to(p.dtype)
-    if (seen := dispatch.recording()) is not None:
-        seen.append(dispatch.Recorded(call.graph, p.detach()))
+    if (seen := recording()) is not None:
+        seen.append(Recorded(call.graph, p.detach()))
     y = dispatch.run(Aggregate(spelt.graph, spelt.v, functional.dropout(weight, call.dropout), "sum"))
     assert isinstance(y, Tensor)
     return y.to(call.dtype), p

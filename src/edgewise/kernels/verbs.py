@@ -21,10 +21,11 @@ from edgewise.kernels.call import (
     check_reduction,
     check_score,
 )
-from edgewise.kernels.choose import dispatch
-from edgewise.kernels.choose.planner import Plan, explain
 from edgewise.kernels.gates import gated_call, gates
 from edgewise.kernels.messages import Message
+from edgewise.kernels.planning import dispatch
+from edgewise.kernels.planning.planner import Plan, explain
+from edgewise.kernels.planning.recording import Recorded, RecordedMessages, recording, recording_messages
 from edgewise.kernels.scores import Dot, Score, Uniform
 
 X = TypeVar("X", Tensor, Tensor | None)
@@ -82,7 +83,7 @@ def attend(
     check_attend(call)
     if (given := gates()) is not None and (weighed := gated_call(call, given)) is not None:
         return weighed if return_weights else weighed[0]
-    seen = dispatch.recording()
+    seen = recording()
     if seen is not None and not return_weights:
         return attend(graph, q, k, v, score, dropout=dropout, return_weights=True, backend=backend)[0]
     if isinstance(score, Uniform) and not (score.biases or score.vectors or dropout or return_weights or backend):
@@ -92,7 +93,7 @@ def attend(
         return result
     y, p = result
     if seen is not None:
-        seen.append(dispatch.Recorded(graph, p.detach()))
+        seen.append(Recorded(graph, p.detach()))
     return y, p
 
 
@@ -166,9 +167,9 @@ def collect(
     check_collect(call)
     if (given := gates()) is not None and (y := gated_call(call, given)) is not None:
         return y
-    seen = dispatch.recording_messages()
+    seen = recording_messages()
     if seen is not None and isinstance(message, Message):
-        seen.append(dispatch.RecordedMessages(graph, tuple(m.detach() for m in message.on_edges(graph))))
+        seen.append(RecordedMessages(graph, tuple(m.detach() for m in message.on_edges(graph))))
     return dispatch.run(call, backend)
 
 

@@ -12,8 +12,7 @@ import torch
 from edgewise.apps.command import main as command_line
 from edgewise.apps.command.main import main, split_sections
 from edgewise.errors import DataError
-from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.machines import ASSUMED
+from edgewise.kernels.planning import machines
 
 COMMANDS = (
     "demo",
@@ -118,13 +117,15 @@ def test_plan_prints_the_candidates_and_the_refusals(capsys) -> None:
 
 
 def test_plan_measures_a_device_and_prints_a_column_for_each_precision(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(calibration, "calibrate", lambda device: {"cuda": ASSUMED["cuda"], "cuda half": ASSUMED["cpu"]})
+    monkeypatch.setattr(
+        machines, "calibrate", lambda device: {"cuda": machines.ASSUMED["cuda"], "cuda half": machines.ASSUMED["cpu"]}
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "A card")
     assert main(["plan", "--calibrate", "--device", "cuda", "--json"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("A card, per second") and told.splitlines()[1].split() == ["cuda", "cuda", "half"]
-    assert json.loads(told.splitlines()[-1])["machine"]["cuda half"]["flops"] == ASSUMED["cpu"].flops
+    assert json.loads(told.splitlines()[-1])["machine"]["cuda half"]["flops"] == machines.ASSUMED["cpu"].flops
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -1,4 +1,4 @@
-"""Networks on edges: the records are their equation on every backend, to the second derivative."""
+"""Networks on edges are their equation on every backend, to the second derivative; activations; Gaussians."""
 
 import pytest
 import torch
@@ -6,8 +6,9 @@ from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn import functional
 
-from edgewise import Graph, ShapeError, collect, ends, plan
+from edgewise import Graph, GraphError, ShapeError, collect, ends, plan
 from edgewise.kernels import EdgeInput, EdgeNetwork, gaussians, maps_of, shifted_softplus
+from edgewise.kernels.messages.network import FUNCTIONS, as_function
 from kernels.drawn import random_graph
 from kernels.networks import case, drawn, with_gradients
 
@@ -208,3 +209,66 @@ def test_parts_of_another_kind_are_refused(maps, more, message):
     network = EdgeNetwork(maps, **{"activation": torch.relu, "senders": torch.ones(5, 3), **more})
     with pytest.raises(ShapeError, match=message):
         collect(random_graph(6, 5, 30), network)
+
+
+GRAPH = Graph.from_edge_index(torch.randint(9, (2, 40), generator=torch.Generator().manual_seed(0)), 9)
+
+
+def message(activation: nn.Module, x: torch.Tensor) -> EdgeNetwork:
+    return EdgeNetwork((), activation, receivers=x, senders=x, activated=True)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_a_module_is_its_function_and_runs_where_that_does(kind: type[nn.Module]) -> None:
+    x = torch.randn(9, 16)
+    assert torch.equal(kind()(x), FUNCTIONS[kind](x))
+    results = []
+    for activation in (kind(), FUNCTIONS[kind]):
+        leaf = x.clone().requires_grad_()
+        y = collect(GRAPH, message(activation, leaf), backend="native")
+        y.square().sum().backward()
+        results.append((y, leaf.grad))
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+
+
+def test_modules_with_hooks_of_ones_own_or_with_options_are_called() -> None:
+    class Own(nn.ReLU):
+        pass
+
+    hooked, replaced, seen = nn.ReLU(), nn.ReLU(), []
+    hooked.register_forward_hook(lambda *_: seen.append(1))
+    replaced.forward = torch.tanh  # type: ignore[method-assign, assignment]
+    for module in (hooked, replaced, Own(), nn.LeakyReLU(0.3), nn.GELU("tanh"), torch.tanh):
+        assert as_function(module) is module
+    collect(GRAPH, message(hooked, torch.randn(9, 4)))
+    assert seen
+    assert as_function(nn.ReLU(inplace=True)) is functional.relu
+
+
+def test_the_planner_sees_the_function() -> None:
+    x = torch.randn(9, 16)
+    assert "relu" in plan(GRAPH, message(nn.ReLU(), x)).what
+    assert plan(GRAPH, message(nn.ReLU(), x)).choice == plan(GRAPH, message(functional.relu, x)).choice
+
+
+@pytest.mark.compiled
+def test_a_compiled_call_takes_a_module() -> None:
+    activation, x = nn.SiLU(), torch.randn(9, 16)
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        return collect(GRAPH, message(activation, x))
+
+    assert torch.allclose(torch.compile(call, backend="eager", fullgraph=True)(x), call(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", [None, "native", "segment"])
+@pytest.mark.parametrize(("count", "reach"), [(5, 0.0), (5, -1.0), (5, float("nan")), (5, float("inf")), (1, 1.5)])
+def test_what_cannot_be_spread_is_refused_on_every_backend(count, reach, backend):
+    with pytest.raises((ShapeError, GraphError), match=r"reach must be|number of Gaussians must be"):
+        case(random_graph(6, 5, 30), [4, 3], edges=count, ends="", reach=reach)(backend)
+
+
+def test_whole_numbers_have_the_gaussians_of_the_same_floats():
+    length = torch.tensor([[0], [1], [2]])
+    torch.testing.assert_close(gaussians(length, 4, 2.0), gaussians(length.float(), 4, 2.0))

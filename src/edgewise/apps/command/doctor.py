@@ -16,7 +16,7 @@ from edgewise.files import cache_path
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cuda import selfcheck
-from edgewise.kernels.choose import machines
+from edgewise.kernels.planning import machines
 from edgewise.native import REMEDY, WHY_NOT, library
 
 PACKAGES = (  # PyTorch beside, those of pyproject.toml that a user may have installed

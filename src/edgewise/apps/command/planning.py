@@ -16,10 +16,9 @@ from edgewise.configuration import known, options_of
 from edgewise.errors import ConfigError
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.kernels import Plan, Score
-from edgewise.kernels.choose import measure as calibration
-from edgewise.kernels.choose.machines import Machine
+from edgewise.kernels.planning import machines
 
-SPEEDS = [field.name for field in fields(Machine)]
+SPEEDS = [field.name for field in fields(machines.Machine)]
 
 
 def plan(
@@ -44,7 +43,7 @@ def plan(
         raise ConfigError("--device cuda: PyTorch sees no GPU of NVIDIA's here; use cpu")
     result: dict[str, Any] = {}
     if calibrate:
-        measured = {kind: asdict(machine) for kind, machine in calibration.calibrate(device).items()}
+        measured = {kind: asdict(machine) for kind, machine in machines.calibrate(device).items()}
         print(f"{'this machine' if device == 'cpu' else torch.cuda.get_device_name()}, per second (launch: seconds):")
         rows = [{"": "", **{kind: kind for kind in measured}}] if len(measured) > 1 else []
         rows += [{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]

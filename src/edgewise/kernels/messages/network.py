@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce as folded
 from itertools import chain, repeat
+from math import inf, log
 from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -15,9 +16,68 @@ from torch.nn import functional
 
 from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.checks import same_device, shown
-from edgewise.kernels.messages.activations import Activation, as_function
-from edgewise.kernels.messages.distances import check_gaussians, gaussians
+from edgewise.graphs.checks import dense_tensor, real_number, same_device, shown, whole_number
+
+Activation = Callable[[Tensor], Tensor]
+FUNCTIONS: dict[type[nn.Module], Activation] = {
+    nn.ReLU: functional.relu,
+    nn.SiLU: functional.silu,
+    nn.Sigmoid: functional.sigmoid,
+}
+
+
+def shifted_softplus(z: Tensor) -> Tensor:
+    """ssp(z) = log(e^z + 1) - log 2, which is 0 at 0 and has all derivatives, as forces need."""
+    return functional.softplus(z) - log(2)
+
+
+def as_function(activation: Activation) -> Activation:
+    """The function that a module of PyTorch's computes, which kernels know; anything else as it is.
+
+    Edge cases  a module with hooks, or of a class of one's own, stays one
+
+    Example
+        >>> as_function(nn.ReLU()) is functional.relu
+        True
+    """
+    if isinstance(activation, nn.Module) and not has_hooks(activation):
+        return FUNCTIONS.get(type(activation), activation)
+    return activation
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling a module calls more than its class's forward pass, now or in the backward pass."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(hooks) or "forward" in module.__dict__
+
+
+def check_gaussians(count: int, reach: float, called: str = "count") -> tuple[int, float]:
+    """Both as numbers; GraphError or ShapeError unless so many Gaussians can be spread evenly over so much."""
+    count, reach = whole_number(count, called, least=2), real_number(reach, "reach")
+    if not 0 < reach < inf:
+        raise ShapeError(f"reach must be a finite length above 0, not {reach}")
+    return count, reach
+
+
+def gaussians(length: Tensor, count: int, reach: float = 1.0) -> Tensor:
+    """A length as `count` Gaussians of it, whose centres are spread evenly from 0 to `reach`: far beyond, all are 0.
+
+    Equation    exp(-(G - 1)² (d - k L / (G - 1))² / 2 L²) for k = 0, ..., G - 1
+    Symbols     length = d, count = G > 1, reach = L
+    Shapes      length [*, 1] -> [*, count], whole numbers as PyTorch's default dtype
+
+    Example
+        >>> gaussians(torch.tensor([0.5]), 3)  # exp(-1/2) = 0.6065
+        tensor([0.6065, 1.0000, 0.6065])
+    """
+    count, reach = check_gaussians(count, reach)
+    if dense_tensor(length, "length", "of distances [*, 1]").shape[-1:] != (1,):
+        raise ShapeError(f"length must be distances [*, 1], not {list(length.shape)}")
+    length = length if length.is_floating_point() else length.to(torch.get_default_dtype())
+    centres = torch.linspace(0, reach, count, dtype=length.dtype, device=length.device)
+    # Where a Gaussian is next to nothing it is exp(-80): exponentials that underflow take ten times as long.
+    return torch.exp((-0.5 * ((count - 1) / reach * (length - centres)).square()).clamp(min=-80))
+
 
 Result = TypeVar("Result", bound=Tensor | tuple[Tensor, ...])
 Map = tuple[Tensor, Tensor | None]  # weight [outputs, inputs] and bias [outputs] of a linear map

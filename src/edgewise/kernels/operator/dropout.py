@@ -15,9 +15,8 @@ from edgewise.graphs import Graph
 from edgewise.graphs.checks import dense_tensor
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_traced
-from edgewise.kernels.operator.gradients import is_batched
 from edgewise.kernels.operator.layout import dtype_of, empty_like, expect
-from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator, is_batched
 from edgewise.native import library, threads
 
 

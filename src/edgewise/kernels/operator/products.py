@@ -17,7 +17,6 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.call import Aggregate, Call, Collect
 from edgewise.kernels.operator.composed import extreme, weight_gradient, weighted_sum
-from edgewise.kernels.operator.gradients import by_operations, gradients, is_batched
 from edgewise.kernels.operator.layout import (
     apart,
     check_reverse,
@@ -30,7 +29,7 @@ from edgewise.kernels.operator.layout import (
     rows_contiguous,
     side_by_side,
 )  # fmt: skip
-from edgewise.kernels.operator.operator import Arguments, Gradients, Operator
+from edgewise.kernels.operator.operator import Arguments, Gradients, Operator, by_operations, gradients, is_batched
 
 SUM, MEAN, MAX, MIN = range(4)
 Form = Callable[[Graph], Sequence[Tensor]]  # a graph as kernels read it

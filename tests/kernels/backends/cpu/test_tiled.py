@@ -8,7 +8,7 @@ from edgewise.errors import BackendRefusal, GraphError
 from edgewise.graphs import blocks, causal, complete, grid, squares, window
 from edgewise.kernels.backends.cpu import tiled, tiles
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.planner import candidates
+from edgewise.kernels.planning.planner import candidates
 from edgewise.native import library
 from edgewise.testing import check_kernel
 from kernels.backends.cpu.tiles import GRAPHS, SHAPES, biased, draw, dropped, largest_error, random_ranges, results

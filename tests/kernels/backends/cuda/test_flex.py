@@ -7,6 +7,8 @@ import torch
 from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention as pytorch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from edgewise import (
     Additive,
@@ -22,10 +24,10 @@ from edgewise import (
     complete,
     window,
 )
-from edgewise.kernels.backends.cuda import block_masks, flex
+from edgewise.kernels.backends.cuda import flex
 from edgewise.kernels.backends.torch import dense
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose.machines import ASSUMED
+from edgewise.kernels.planning.machines import ASSUMED
 from kernels.drawn import distance, number
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -68,7 +70,7 @@ def test_attention_on_a_pattern_is_that_of_the_equation(name):
 
 def test_the_mask_is_built_once_for_a_graph():
     graph, q = window(300, 20).to(DEVICE), torch.randn(300, 1, 16, device=DEVICE)
-    with mock.patch.object(block_masks, "tiles", wraps=block_masks.tiles) as build, uncompiled():
+    with mock.patch.object(flex, "tiles", wraps=flex.tiles) as build, uncompiled():
         attend(graph, q, q, q, backend="flex")
         attend(graph, 2 * q, q, q, backend="flex")
     assert build.call_count == 1
@@ -232,3 +234,66 @@ def test_on_a_gpu_causal_graphs_are_left_to_flash_attention_and_narrow_windows_a
         for n in (2048, 4096):
             assert seconds(causal(n), dense) < 0.9 * seconds(causal(n), flex)
         assert seconds(window(8192, 128), flex) < 0.5 * seconds(window(8192, 128), dense)
+
+
+def drawn_graphs(count: int) -> list[Graph]:
+    graphs = [random_ranges(number(1, 400), number(1, 400), number(1, 3)) for _ in range(count)]
+    return [graph for graph in graphs if graph.num_edges]
+
+
+def listed(count: torch.Tensor, indices: torch.Tensor) -> list[list[int]]:
+    """The blocks of each row."""
+    rows = zip(count.flatten().tolist(), indices.flatten(0, -2).tolist(), strict=True)
+    return [row[:most] for most, row in rows]
+
+
+def check(graph: Graph) -> None:
+    """The mask is that of the graph, and its lists are those of PyTorch's own builder, which looks at all pairs."""
+    graph = graph.to(DEVICE)
+    dense = graph.dense_mask()
+    mask = flex.block_mask(graph)
+    i, j = torch.arange(graph.num_receivers, device=DEVICE), torch.arange(graph.num_senders, device=DEVICE)
+    assert torch.equal(mask.mask_mod(None, None, i[:, None], j), dense)
+    shape = (graph.num_receivers, graph.num_senders)
+    expected = pytorch.create_block_mask(lambda b, h, i, j: dense[i, j], 1, 1, *shape, device=DEVICE)
+    assert mask.shape == expected.shape == (1, 1, *shape)
+    for name in ("kv", "full_kv", "q", "full_q"):
+        found, theirs = (
+            listed(getattr(x, f"{name}_num_blocks"), getattr(x, f"{name}_indices")) for x in (mask, expected)
+        )
+        assert found == [sorted(row) for row in theirs], name
+    for name in ("kv", "q"):  # PyTorch's kernels read the lists of full blocks at the strides of the others
+        assert getattr(mask, f"{name}_indices").stride() == getattr(mask, f"full_{name}_indices").stride(), name
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_mask_of_a_pattern_is_exact(name):
+    check(PATTERNS[name])
+
+
+def test_the_masks_of_random_graphs_are_exact():
+    for graph in drawn_graphs(20):
+        check(graph)
+
+
+class Touched(TorchDispatchMode):
+    """Counts the numbers that all operations read and write."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        tensors = tree_leaves((args, kwargs, result))
+        self.count += sum(x.numel() for x in tensors if isinstance(x, torch.Tensor))
+        return result
+
+
+def test_building_a_mask_takes_work_in_proportion_to_the_nodes():
+    def work(n):
+        graph = window(n, 128)
+        with Touched() as touched:
+            mask = flex.block_mask(graph)
+        assert mask.kv_indices.shape[-1] <= 2 and mask.full_q_indices.shape[-1] <= 2, "no list is as long as the graph"
+        return touched.count
+
+    assert 100 * 4096 < work(65_536) / 16 <= 1.01 * work(4096), "in proportion to pairs it would be 16 times as much"

@@ -19,7 +19,7 @@ from edgewise import (
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backends.cuda import programs, selfcheck
 from edgewise.kernels.call import Attend
-from edgewise.kernels.choose import planner
+from edgewise.kernels.planning import planner
 from pretend import Card
 
 KERNELS = ("ragged", "bitmap", "triton")

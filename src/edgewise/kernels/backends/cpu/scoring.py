@@ -16,9 +16,8 @@ from torch.nn import functional
 from edgewise.graphs.forms import receivers_of
 from edgewise.kernels.backends.cpu.edges import PRODUCTS, adjacency
 from edgewise.kernels.backends.cpu.features import address, along, check_ends, start, wide_dtype
-from edgewise.kernels.operator.gradients import gradients, is_batched
 from edgewise.kernels.operator.layout import check_rows, check_structure, check_transpose, empty_like, expect
-from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator
+from edgewise.kernels.operator.operator import DTYPES, Arguments, Operator, gradients, is_batched
 from edgewise.kernels.operator.products import SUM, Product
 from edgewise.native import library, threads
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels.backends.cuda.programs.rows import work
+from edgewise.kernels.backends.cuda.programs.building import work
 from edgewise.kernels.backends.cuda.programs.tiles import Heads, Tile, attention_bytes, power_of_two, vector
 from edgewise.kernels.backends.cuda.programs.tiles import run as with_best_tile
 from edgewise.kernels.call import Attend

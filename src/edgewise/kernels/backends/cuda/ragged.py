@@ -19,11 +19,10 @@ from torch import Tensor
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Blocks
-from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Takes
+from edgewise.kernels.backend import BLOCKS, COMPLETE, Attention, Backend, Cost, Probe, Takes
 from edgewise.kernels.backends.cuda import programs as gpu
 from edgewise.kernels.backends.cuda import selfcheck
 from edgewise.kernels.call import Attend, Call
-from edgewise.kernels.kinds import BLOCKS, COMPLETE
 from edgewise.kernels.operator.composed import attend
 from edgewise.kernels.operator.dropout import drop, seed_for
 from edgewise.kernels.operator.layout import batched, empty_like, flat, rows_contiguous, unflat

@@ -16,9 +16,8 @@ from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.rule import Blocks, Causal
 from edgewise.graphs.tracing import is_transformed
-from edgewise.kernels.backend import Attention, Backend, Cost, Probe, Sums, Takes
+from edgewise.kernels.backend import BLOCKS, CAUSAL, Attention, Backend, Cost, Probe, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.kinds import BLOCKS, CAUSAL
 from edgewise.kernels.operator.layout import flat, heads_first, unflat
 from edgewise.kernels.operator.operator import DTYPES
 from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform

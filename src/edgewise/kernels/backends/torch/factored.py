@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from edgewise.graphs.rule import Blocks, Causal
-from edgewise.kernels.backend import Attention, Backend, Cost, Sums, Takes
+from edgewise.kernels.backend import BLOCKS, CAUSAL, COMPLETE, Attention, Backend, Cost, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.kinds import BLOCKS, CAUSAL, COMPLETE
 from edgewise.kernels.operator.layout import widened
 from edgewise.kernels.scores import Kernel
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import Graph
-from edgewise.kernels.backend import ANY, EVERYTHING, Backend
+from edgewise.kernels.backend import ANY, CAUSAL, EVERYTHING, Backend
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.kinds import CAUSAL
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.operator.composed import attention, reduced
 from edgewise.kernels.scores import Additive, Dot, EdgeBias, Kernel, RelativeBias, SenderBias, Uniform

@@ -17,7 +17,7 @@ from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
 from edgewise.kernels.operator import composed
-from edgewise.kernels.operator.gradients import in_own_dtypes
+from edgewise.kernels.operator.operator import in_own_dtypes
 
 with warnings.catch_warnings():  # PyTorch announces once per process that its CSR layout is in beta
     warnings.simplefilter("ignore")

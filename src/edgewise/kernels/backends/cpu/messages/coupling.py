@@ -16,8 +16,7 @@ from edgewise.kernels.backends.cpu.edges import adjacency, product_reverse_of, s
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call
 from edgewise.kernels.messages import TensorProduct
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
-from edgewise.kernels.operator.operator import DTYPES
+from edgewise.kernels.operator.operator import DTYPES, by_operations, gradients, in_own_dtypes
 from edgewise.native import library, threads
 
 Run = Callable[[Call], Any]

@@ -16,8 +16,7 @@ from edgewise.kernels.backends.cpu.messages.activations import ACTIVATIONS
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Call, Collect
 from edgewise.kernels.messages import EdgeNetwork, Filter, Network, TensorProduct
-from edgewise.kernels.operator.gradients import by_operations, gradients, in_own_dtypes
-from edgewise.kernels.operator.operator import DTYPES
+from edgewise.kernels.operator.operator import DTYPES, by_operations, gradients, in_own_dtypes
 from edgewise.native import library, threads
 
 SCALE = 3  # where a network's tensors have its scale

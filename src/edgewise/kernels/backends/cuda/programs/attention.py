@@ -5,19 +5,35 @@ earlier axes of a tile [heads, rows, edges, channels] to neighbouring lanes), so
 read, and each thread walks along the edges of its row, several at a time: sums over edges stay within a thread.
 
 Tensors are q [B, I, H, C], k [B, J, H, C], v [B, J, H, D], those on edges [B or 1, E, ...]; work items and hubs as
-`rows.py` beside this file makes them. Sums are in float32. Numbers that depend on the graph are never specialised
+`building.work` makes them. Sums are in float32. Numbers that depend on the graph are never specialised
 on.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
-
 from __future__ import annotations
 
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
 import triton
 import triton.language as tl
 
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.backends.cuda.programs.dropout import survives
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
+
+
+@triton.jit
+def survives(bits, place, threshold):
+    """Whether the numbers at these places survive dropout: the hash of `edgewise.kernels.operator.dropout`."""
+    bits = bits.to(tl.uint64)
+    place = place.to(tl.uint64)
+    upper = (bits >> 32).to(tl.uint32) ^ ((place >> 32).to(tl.uint32) * 0x9E3779B9)
+    x = place.to(tl.uint32) ^ bits.to(tl.uint32)
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    x = x ^ (x >> 16) ^ upper
+    x = (x ^ (x >> 16)) * 0x21F0AAAD
+    x = (x ^ (x >> 15)) * 0xD35A2D97
+    return (x ^ (x >> 15)) >= threshold.to(tl.uint32)
+
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)
 INTEGERS = [

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from edgewise.kernels.backends.cuda import programs as gpu
-from edgewise.kernels.backends.cuda.programs.dropout import survives
+from edgewise.kernels.backends.cuda.programs.attention import survives
 from edgewise.kernels.backends.cuda.programs.tiles import power_of_two
 
 INTERPRETED = tl.constexpr(gpu.INTERPRETED)  # the interpreter multiplies bfloat16 numbers as if they were integers

@@ -13,7 +13,7 @@ from edgewise.errors import ConfigError
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Cost, Probe, random_graph
 from edgewise.kernels.backends.torch import dense, segment
-from edgewise.kernels.choose import machines, measure
+from edgewise.kernels.planning import machines
 from pretend import Card
 
 
@@ -27,7 +27,7 @@ def folder(cache, monkeypatch):
 def test_speeds_are_measured_saved_and_loaded(folder):
     machines.load()
     assert machines.MACHINES == machines.ASSUMED  # nothing was measured yet
-    measured = measure.calibrate()["cpu"]
+    measured = machines.calibrate()["cpu"]
     assert machines.MACHINES["cpu"] == measured != machines.ASSUMED["cpu"]
     assert len(list(folder.iterdir())) == 1  # and no half-written file beside it
     machines.MACHINES.update(machines.ASSUMED)
@@ -40,7 +40,7 @@ def test_a_later_process_plans_by_the_speeds_that_were_saved(folder):
     machines.save("cpu", {"cpu": replace(machines.ASSUMED["cpu"], flops=12345.0)})
     code = f"""import torch
 torch.set_num_threads({torch.get_num_threads()})
-from edgewise.kernels.choose import machines
+from edgewise.kernels.planning import machines
 print(machines.MACHINES["cpu"].flops)"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) == 12345.0
@@ -48,9 +48,9 @@ print(machines.MACHINES["cpu"].flops)"""
 
 def test_speeds_are_those_assumed_by_how_much_faster_a_machine_reads():
     assumed = machines.ASSUMED["cpu"]
-    read = replace(assumed, **measure.READINGS)
-    assert asdict(measure.beside_readings(read)) == pytest.approx(asdict(assumed))
-    twice = measure.beside_readings(replace(read, bandwidth=2 * read.bandwidth))
+    read = replace(assumed, **machines.READINGS)
+    assert asdict(machines.beside_readings(read)) == pytest.approx(asdict(assumed))
+    twice = machines.beside_readings(replace(read, bandwidth=2 * read.bandwidth))
     assert twice.bandwidth == pytest.approx(2 * assumed.bandwidth)
 
 
@@ -87,9 +87,9 @@ def card(folder, monkeypatch):
     kernel("tile", tiles=Graph.batch([complete(8)] * 4))
     small = replace(dense.BACKEND, probes=(Probe("cuda", "flops", lambda device: complete(64).to(device), 2, 8),))
     monkeypatch.setitem(BACKENDS, "dense", small)
-    monkeypatch.setitem(measure.COPIED, "cuda", 1 << 12)
-    monkeypatch.setitem(measure.GATHERED, "cuda", (50, 500))
-    monkeypatch.setattr(measure.Bench, "_seconds", lambda self, work, times=1: measure._by_clock(work))
+    monkeypatch.setitem(machines.COPIED, "cuda", 1 << 12)
+    monkeypatch.setitem(machines.GATHERED, "cuda", (50, 500))
+    monkeypatch.setattr(machines.Bench, "_seconds", lambda self, work, times=1: machines._by_clock(work))
     names = {"is_available": True, "current_device": 0, "get_device_name": "Card", "get_device_capability": (9, 0)}
     for name, value in names.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
@@ -99,7 +99,7 @@ def card(folder, monkeypatch):
 def test_a_card_is_measured_in_full_and_half_precision_beside_the_cpu(card):
     with Card():
         state = torch.get_rng_state()
-        measured = measure.calibrate("cuda")
+        measured = machines.calibrate("cuda")
         assert torch.equal(torch.get_rng_state(), state)  # a user's random numbers stay what they would have been
     assert list(measured) == ["cuda", "cuda half"]
     for kind, machine in measured.items():
@@ -124,5 +124,5 @@ def test_a_card_has_other_speeds_in_half_precision(card):
 
 def test_a_device_that_is_not_there_is_refused(folder):
     with pytest.raises(ConfigError, match="no device 'tpu'"):
-        measure.calibrate("tpu")
+        machines.calibrate("tpu")
     assert not folder.exists()

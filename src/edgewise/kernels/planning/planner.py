@@ -12,7 +12,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
-from edgewise.kernels.choose.machines import Machine, speeds
+from edgewise.kernels.planning.machines import Machine, speeds
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,8 @@ from edgewise.kernels import BACKENDS, EdgeInput
 from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Collect
-from edgewise.kernels.choose import dispatch, planner
-from edgewise.kernels.choose.machines import Machine
+from edgewise.kernels.planning import dispatch, planner
+from edgewise.kernels.planning.machines import Machine
 from edgewise.layers import EGNN, AttentionEGNN, SchNet
 
 
