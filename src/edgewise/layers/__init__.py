@@ -10,7 +10,6 @@ from edgewise.layers.attention.attention import KeysAndValues as KeysAndValues
 from edgewise.layers.attention.attention import KeyValueCache as KeyValueCache
 from edgewise.layers.attention.attention import MultiHeadAttention as MultiHeadAttention
 from edgewise.layers.attention.attention import RecurrentState as RecurrentState
-from edgewise.layers.attention.bahdanau import BahdanauAttention as BahdanauAttention
 from edgewise.layers.attention.hopfield import ClassicalHopfield as ClassicalHopfield
 from edgewise.layers.attention.hopfield import ContinuousHopfield as ContinuousHopfield
 from edgewise.layers.attention.hopfield import DenseHopfield as DenseHopfield
@@ -18,7 +17,6 @@ from edgewise.layers.attention.hopfield import HopfieldAttention as HopfieldAtte
 from edgewise.layers.attention.hopfield import HopfieldLookup as HopfieldLookup
 from edgewise.layers.attention.hopfield import HopfieldPooling as HopfieldPooling
 from edgewise.layers.attention.hopfield import retrieve as retrieve
-from edgewise.layers.attention.kernel_regression import KernelRegression as KernelRegression
 from edgewise.layers.attention.linear_attention import HyperbolicFeatures as HyperbolicFeatures
 from edgewise.layers.attention.linear_attention import LinearAttention as LinearAttention
 from edgewise.layers.attention.linear_attention import PerformerAttention as PerformerAttention
@@ -27,6 +25,8 @@ from edgewise.layers.attention.linear_attention import ReLUFeatures as ReLUFeatu
 from edgewise.layers.attention.linear_attention import TrigonometricFeatures as TrigonometricFeatures
 from edgewise.layers.attention.lsh import AngularHash as AngularHash
 from edgewise.layers.attention.lsh import LSHAttention as LSHAttention
+from edgewise.layers.attention.origins import BahdanauAttention as BahdanauAttention
+from edgewise.layers.attention.origins import KernelRegression as KernelRegression
 from edgewise.layers.attention.positions import Learned as Learned
 from edgewise.layers.attention.positions import Rotary as Rotary
 from edgewise.layers.attention.positions import Sinusoidal as Sinusoidal
@@ -51,12 +51,16 @@ from edgewise.layers.attention.transformer import PostNormBlock as PostNormBlock
 from edgewise.layers.attention.transformer import PostNormDecoderBlock as PostNormDecoderBlock
 from edgewise.layers.attention.transformer import PreNormBlock as PreNormBlock
 from edgewise.layers.attention.transformer import PreNormDecoderBlock as PreNormDecoderBlock
-from edgewise.layers.geometric.edge_conv import DynamicEdgeConv as DynamicEdgeConv
-from edgewise.layers.geometric.edge_conv import EdgeConv as EdgeConv
+from edgewise.layers.geometric.convolutions import DegreeCoordinates as DegreeCoordinates
+from edgewise.layers.geometric.convolutions import DynamicEdgeConv as DynamicEdgeConv
+from edgewise.layers.geometric.convolutions import EdgeConv as EdgeConv
+from edgewise.layers.geometric.convolutions import MoNet as MoNet
+from edgewise.layers.geometric.convolutions import SchNet as SchNet
 from edgewise.layers.geometric.egnn import EGNN as EGNN
 from edgewise.layers.geometric.egnn import AttentionEGNN as AttentionEGNN
 from edgewise.layers.geometric.egnn import EdgeMLP as EdgeMLP
 from edgewise.layers.geometric.egnn import MessageNetwork as MessageNetwork
+from edgewise.layers.geometric.egnn import RadialField as RadialField
 from edgewise.layers.geometric.egnn import VelocityEGNN as VelocityEGNN
 from edgewise.layers.geometric.geometry import angles as angles
 from edgewise.layers.geometric.geometry import displacements as displacements
@@ -64,10 +68,6 @@ from edgewise.layers.geometric.geometry import edge_pairs as edge_pairs
 from edgewise.layers.geometric.geometry import lengths as lengths
 from edgewise.layers.geometric.geometry import log_lengths as log_lengths
 from edgewise.layers.geometric.geometry import squared_lengths as squared_lengths
-from edgewise.layers.geometric.monet import DegreeCoordinates as DegreeCoordinates
-from edgewise.layers.geometric.monet import MoNet as MoNet
-from edgewise.layers.geometric.radial import RadialField as RadialField
-from edgewise.layers.geometric.schnet import SchNet as SchNet
 from edgewise.layers.geometric.spherical import Basis as Basis
 from edgewise.layers.geometric.spherical import Coupling as Coupling
 from edgewise.layers.geometric.spherical import Gate as Gate
@@ -77,7 +77,6 @@ from edgewise.layers.geometric.spherical import by_type as by_type
 from edgewise.layers.geometric.spherical import harmonics as harmonics
 from edgewise.layers.geometric.tensor_field import TFN as TFN
 from edgewise.layers.geometric.tensor_field import SE3Attention as SE3Attention
-from edgewise.layers.graph.channel_mixing import ACM as ACM
 from edgewise.layers.graph.encodings import CliqueEncoding as CliqueEncoding
 from edgewise.layers.graph.encodings import DiffusionEncoding as DiffusionEncoding
 from edgewise.layers.graph.encodings import EigenspaceEncoding as EigenspaceEncoding
@@ -88,6 +87,7 @@ from edgewise.layers.graph.gat import GAT as GAT
 from edgewise.layers.graph.gat import GATv2 as GATv2
 from edgewise.layers.graph.gated_gcn import EdgeStream as EdgeStream
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
+from edgewise.layers.graph.gcn import ACM as ACM
 from edgewise.layers.graph.gcn import GCN as GCN
 from edgewise.layers.graph.gcn import GCNII as GCNII
 from edgewise.layers.graph.gcn import FastGCN as FastGCN
@@ -107,6 +107,20 @@ from edgewise.layers.graph.graph_network import EdgeUpdate as EdgeUpdate
 from edgewise.layers.graph.graph_network import GraphNetwork as GraphNetwork
 from edgewise.layers.graph.graph_network import NodeUpdate as NodeUpdate
 from edgewise.layers.graph.graph_network import WholeUpdate as WholeUpdate
+from edgewise.layers.graph.higher import GAIN as GAIN
+from edgewise.layers.graph.higher import I2GNN as I2GNN
+from edgewise.layers.graph.higher import PPGN as PPGN
+from edgewise.layers.graph.higher import Marked as Marked
+from edgewise.layers.graph.higher import PairProduct as PairProduct
+from edgewise.layers.graph.pooling import READOUTS as READOUTS
+from edgewise.layers.graph.pooling import AttentionReadout as AttentionReadout
+from edgewise.layers.graph.pooling import ClusterAssignment as ClusterAssignment
+from edgewise.layers.graph.pooling import FirstReadout as FirstReadout
+from edgewise.layers.graph.pooling import MaxReadout as MaxReadout
+from edgewise.layers.graph.pooling import MeanReadout as MeanReadout
+from edgewise.layers.graph.pooling import Pooled as Pooled
+from edgewise.layers.graph.pooling import SumReadout as SumReadout
+from edgewise.layers.graph.pooling import min_cut_pool as min_cut_pool
 from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
@@ -116,11 +130,6 @@ from edgewise.layers.graph.smoothing import PairNorm as PairNorm
 from edgewise.layers.graph.smoothing import VirtualNode as VirtualNode
 from edgewise.layers.graph.smoothing import dirichlet_energy as dirichlet_energy
 from edgewise.layers.graph.smoothing import drop_edges as drop_edges
-from edgewise.layers.higher.pairs import GAIN as GAIN
-from edgewise.layers.higher.pairs import PPGN as PPGN
-from edgewise.layers.higher.pairs import PairProduct as PairProduct
-from edgewise.layers.higher.subgraphs import I2GNN as I2GNN
-from edgewise.layers.higher.subgraphs import Marked as Marked
 from edgewise.layers.images.group_convolution import GroupConvolution as GroupConvolution
 from edgewise.layers.images.group_convolution import GroupPooling as GroupPooling
 from edgewise.layers.images.group_convolution import LiftingConvolution as LiftingConvolution
@@ -147,18 +156,9 @@ from edgewise.layers.plain.mlp import probabilities as probabilities
 from edgewise.layers.plain.randomized import RandomizedLinear as RandomizedLinear
 from edgewise.layers.plain.randomized import RandomizedMLP as RandomizedMLP
 from edgewise.layers.plain.sides import at_receivers as at_receivers
-from edgewise.layers.pooling.min_cut import ClusterAssignment as ClusterAssignment
-from edgewise.layers.pooling.min_cut import Pooled as Pooled
-from edgewise.layers.pooling.min_cut import min_cut_pool as min_cut_pool
-from edgewise.layers.pooling.readout import READOUTS as READOUTS
-from edgewise.layers.pooling.readout import AttentionReadout as AttentionReadout
-from edgewise.layers.pooling.readout import FirstReadout as FirstReadout
-from edgewise.layers.pooling.readout import MaxReadout as MaxReadout
-from edgewise.layers.pooling.readout import MeanReadout as MeanReadout
-from edgewise.layers.pooling.readout import SumReadout as SumReadout
-from edgewise.layers.relational.hgt import HGT as HGT
-from edgewise.layers.relational.rgat import RGAT as RGAT
-from edgewise.layers.relational.rgcn import RGCN as RGCN
+from edgewise.layers.relational.relations import HGT as HGT
+from edgewise.layers.relational.relations import RGAT as RGAT
+from edgewise.layers.relational.relations import RGCN as RGCN
 
 LAYERS: dict[str, type[nn.Module]] = {
     name: layer for name, layer in tuple(globals().items()) if isinstance(layer, type) and "example" in vars(layer)

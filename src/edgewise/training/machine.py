@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from edgewise.graphs import Graph
-from edgewise.layers.plain.recomputation import restored
+from edgewise.layers.plain.running import restored
 from edgewise.training.ranks import blocks_of
 
 # A region of two threads begins and ends in 5 to 15 µs on two cores of an AMD EPYC, and in milliseconds where other

@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph
 from edgewise.layers import PPGN, PairProduct
-from edgewise.layers.higher.pairs import products
+from edgewise.layers.graph.higher import products
 from layers.parity import assert_parity, leaf, messy_graph
 
 BATCH = Graph.batch([messy_graph(), messy_graph().subgraph(torch.tensor([0, 1, 2]))])

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from edgewise.errors import ShapeError
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 
 
 def test_it_is_pytorchs() -> None:

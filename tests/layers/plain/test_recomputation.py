@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from edgewise.layers.plain.recomputation import CALLS, States
+from edgewise.layers.plain.running import CALLS, States
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

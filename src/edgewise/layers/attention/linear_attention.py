@@ -22,8 +22,7 @@ from edgewise.layers.attention.attention import Cache, KeyValueCache, MultiHeadA
 from edgewise.layers.attention.positions import Rotary
 from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Wide
-from edgewise.layers.plain.recomputation import States
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import States, uncompiled
 
 Vectors = Annotated[Tensor, Wide("channels")]
 

@@ -13,9 +13,8 @@ from edgewise.kernels import Dot, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear, unit
-from edgewise.layers.plain.recomputation import States
+from edgewise.layers.plain.running import States, uncompiled
 from edgewise.layers.plain.sides import check_nodes
-from edgewise.layers.plain.uncompiled import uncompiled
 
 
 class AngularHash(Layer):

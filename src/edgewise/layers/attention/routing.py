@@ -11,8 +11,7 @@ from edgewise.graphs.make.content import causal_members
 from edgewise.kernels import aggregate, attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.layer import Example, Layer
-from edgewise.layers.plain.recomputation import States
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import States, uncompiled
 
 
 class Centroids(Layer):

@@ -16,7 +16,7 @@ from edgewise.graphs.rule import Causal
 from edgewise.kernels import attend
 from edgewise.layers.attention.attention import GroupedAttention
 from edgewise.layers.plain.layer import Example, Layer
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import uncompiled
 
 
 def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = False) -> Tensor:

@@ -14,7 +14,7 @@ from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Rotary, batch_of
 from edgewise.layers.plain.layer import Example
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import uncompiled
 
 Parts = Callable[[int], tuple[Graph, ...]]
 

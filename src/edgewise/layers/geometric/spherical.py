@@ -28,7 +28,7 @@ from edgewise.layers.geometric.geometry import beside, displacements, lengths
 from edgewise.layers.plain.layer import Layer
 from edgewise.layers.plain.linear import Linear, check_dense
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import uncompiled
 
 LARGEST = 3  # type of a feature
 

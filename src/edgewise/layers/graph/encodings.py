@@ -15,8 +15,8 @@ from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.mlp import MLP
+from edgewise.layers.plain.running import uncompiled
 from edgewise.layers.plain.sides import Rows
-from edgewise.layers.plain.uncompiled import uncompiled
 
 Found = TypeVar("Found", Tensor, Spectrum)
 Encoded = Annotated[Tensor, Rows("width")]  # features that get a vector of their width added

@@ -16,8 +16,8 @@ from edgewise.layers.attention.attention import Cache, MultiHeadAttention
 from edgewise.layers.attention.transformer import NORMS, FeedForward, Normed
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, check_alike
+from edgewise.layers.plain.running import uncompiled
 from edgewise.layers.plain.sides import Edges, Rows, check_edges
-from edgewise.layers.plain.uncompiled import uncompiled
 
 SMALLEST = 1e-12  # a kernel's entries below it are rounding, and count as 0
 

@@ -15,7 +15,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import collect
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import SparseFeatures, check_dense, check_one_kind, check_real
-from edgewise.layers.plain.uncompiled import uncompiled
+from edgewise.layers.plain.running import uncompiled
 
 Nodes = Tensor | SparseFeatures
 Sides = Nodes | tuple[Nodes, Nodes]  # features of all nodes, or those of the receivers and those of the senders

@@ -15,8 +15,7 @@ from edgewise.configuration import Choice, Count, OneOf, Portion, Settings, Shar
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.layout import scratch
-from edgewise.layers.plain.embedding import Embedding
-from edgewise.layers.plain.linear import unit
+from edgewise.layers.plain.linear import Embedding, unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
 from edgewise.models.parts import Activation, features_of_edges
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout

@@ -12,7 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.layers import MLP, SchNet
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import Atoms, Signature, accepted
 

@@ -12,7 +12,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.kernels import dropout
 from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, FeedForward, Learned, MultiHeadAttention, PostNormBlock
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.models.parts import Activation, Norm, Readout
 from edgewise.models.signature import Signature, Tokens, accepted, check_readout
 

@@ -16,7 +16,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
 from edgewise.kernels import dropout
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Signature, TokenPairs, accepted
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site

@@ -13,7 +13,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.graphs.rule import Causal
 from edgewise.layers import Linear
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.layers.plain.sides import check_nodes
 from edgewise.models.signature import Features, Signature, Tokens, accepted
 from edgewise.models.text.generation import generate

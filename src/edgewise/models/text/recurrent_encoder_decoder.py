@@ -16,7 +16,7 @@ from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
 from edgewise.graphs.forms import edges_of
 from edgewise.kernels import dropout
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.models.signature import Signature, TokenPairs, accepted
 
 

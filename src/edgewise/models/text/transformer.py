@@ -18,7 +18,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns.line import fixed_parts, strided_parts
 from edgewise.kernels import dropout
-from edgewise.layers.plain.embedding import Embedding
+from edgewise.layers.plain.linear import Embedding
 from edgewise.models.parts import BLOCKS, FEED_FORWARDS
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate

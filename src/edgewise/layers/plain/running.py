@@ -1,11 +1,33 @@
-"""What a call reads of a module's state where `torch.utils.checkpoint` runs it once more: what it read at first."""
+"""How PyTorch runs a call: what the compiler leaves alone, and what a checkpoint that runs it once more reads."""
 
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 import torch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`torch.compiler.disable`, which does not import the compiler (2.3 s of CPU time) before something else has."""
+    disabled: list[Callable[P, R]] = []
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **kwargs)
+
+    run._torchdynamo_disable = True  # type: ignore[attr-defined] # the compiler cuts callers here, as PyTorch's own
+    return run
+
 
 T = TypeVar("T")
 CALLS = 256  # most calls of a module before a backward pass whose states are known when it runs them once more

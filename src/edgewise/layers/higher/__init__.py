@@ -1,1 +1,0 @@
-"""Networks beyond message passing: what they tell apart, 1-WL does not."""

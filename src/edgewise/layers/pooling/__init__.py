@@ -1,1 +1,0 @@
-"""Layers that make few nodes, or one, of many."""
