@@ -4,7 +4,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from edgewise import Graph, complete
 from edgewise.graphs import importance, sample_layers
-from edgewise.layers import GCN, GCNII, FastGCN, MeanReadout, renormalised
+from edgewise.layers import ACM, GCN, GCNII, FastGCN, MeanReadout, renormalised
 from layers.parity import assert_parity, each, leaf, messy_graph
 
 
@@ -102,3 +102,47 @@ def test_the_two_sides_of_a_pair_may_be_as_many():
         assert torch.allclose(y.flatten(), torch.tensor(0.5).sqrt().expand(2))
     one_way = Graph.from_edge_index([[1], [0]], num_nodes=2)  # receiver 1 hears nobody: an entry was 1/√0
     assert renormalised(one_way, torch.float32, paired=True)[1].tolist() == [1.0]
+
+
+def written(graph: Graph, x: torch.Tensor, layer: ACM) -> torch.Tensor:
+    """(4)-(5) of the paper, with dense matrices."""
+    a = dense(graph)
+    loops = (a.diagonal() == 0).to(x.dtype)
+    a = a + torch.diag(loops)
+    p = a / a.sum(1, keepdim=True)
+    W_L, W_H, W_I = layer.channels.weight.chunk(3)
+    H = [(p @ x @ W_L.T).relu(), ((torch.eye(len(x)).double() - p) @ x @ W_H.T).relu(), (x @ W_I.T).relu()]
+    told = torch.cat([(h @ w).sigmoid().unsqueeze(-1) for h, w in zip(H, layer.scores, strict=True)], -1)
+    alpha = (told @ layer.mix / 3).softmax(-1)
+    return 3 * sum(alpha[:, k : k + 1] * H[k] for k in range(3))
+
+
+def dense(graph: Graph) -> torch.Tensor:
+    """How often each edge occurs."""
+    counts = torch.zeros(graph.num_receivers, graph.num_senders, dtype=torch.float64)
+    ones = torch.ones(graph.num_edges, dtype=torch.float64)
+    return counts.index_put((graph.receivers, graph.senders), ones, accumulate=True)
+
+
+def test_acm_is_the_equations_with_their_gradient():
+    graph, x, layer = messy_graph(), leaf(7, 5), ACM(5, 3).double()
+    found, expected = layer(graph, x), written(graph, x, layer)
+    assert torch.allclose(found, expected, atol=1e-12)
+    weights = [x, *layer.parameters()]
+    cotangent = torch.randn_like(found)
+    for one, other in zip(
+        torch.autograd.grad(found, weights, cotangent), torch.autograd.grad(expected, weights, cotangent), strict=True
+    ):
+        assert torch.allclose(one, other, atol=1e-10)
+
+
+def test_a_node_that_differs_from_its_neighbours_can_be_told_from_one_that_does_not():
+    """Where each node's neighbours are all of the other class, the high-pass channel has what the mean cannot have."""
+    graph = Graph.from_edge_index([[0, 1, 2, 3], [1, 0, 3, 2]], num_nodes=4)
+    x = torch.tensor([[1.0], [-1.0], [1.0], [-1.0]], dtype=torch.float64)
+    layer = ACM(1, 1).double()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.fill_(1.0)
+    y = layer(graph, x).flatten()
+    assert y[0] > 1 and y[1] == 0  # mean 0 on both; difference 1 and -1

@@ -1,12 +1,17 @@
-"""Sparse features: the same numbers as the dense ones, in every direction."""
+"""Linear maps of sparse features give the same numbers as of dense ones; what has no row is named."""
 
 import numpy as np
 import pytest
 import torch
 from scipy.sparse import csc_matrix, csr_matrix
+from torch import nn
+from torch.nn import functional
 
+from edgewise import Graph, causal
 from edgewise.errors import GraphError, ShapeError
-from edgewise.layers.plain.linear import Linear, SparseFeatures, dropout
+from edgewise.layers import AngularHash, LSHAttention, SAGEMean
+from edgewise.layers.plain.linear import Embedding, Linear, SparseFeatures, dropout, unit
+from edgewise.models import GNN, Features, GNNSettings
 
 DENSE = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 4.0, 0.0]], dtype=torch.float64)
 
@@ -90,3 +95,45 @@ def test_rows_of_sparse_features_are_those_of_the_dense_ones():
             x[rows]
     with pytest.raises(GraphError, match=r"a mask of nodes must have shape \[5\], not \[6\]"):
         x[torch.ones(6, dtype=torch.bool)]
+
+
+def test_it_is_pytorchs() -> None:
+    torch.manual_seed(0)
+    ours = Embedding(5, 3)
+    torch.manual_seed(0)
+    theirs, x = nn.Embedding(5, 3), torch.tensor([[0, 4], [2, 2]])
+    assert torch.equal(ours(x), theirs(x))
+    assert torch.equal(torch.compile(ours, backend="eager", fullgraph=True)(x), theirs(x))
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
+
+
+def test_what_has_no_row_is_named() -> None:
+    embed = Embedding(5, 3, of="atomic numbers")
+    for x, message in (
+        (torch.tensor([[0, 4], [2, 5]]), "atomic numbers must be from 0 to 4, but number 3 of them is 5"),
+        (torch.tensor([1, -1]), "number 1 of them is -1"),
+        (torch.tensor([1.0]), "atomic numbers must be int64, not float32"),
+        ([1, 2], "atomic numbers must be a tensor of int64, not a list"),
+        (None, "atomic numbers must be a tensor of int64, not a NoneType"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            embed(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_lengths_are_1_and_nothing_stays_nothing(dtype):
+    x = torch.tensor([[3.0, -4.0], [0.0, 0.0], [60000.0, 60000.0], [1e-4, 0.0]]).to(dtype).requires_grad_()
+    y = unit(x)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y, functional.normalize(x.double(), dim=-1).to(dtype))
+    (dx,) = torch.autograd.grad(y.sum(), x)
+    assert dx.isfinite().all() and (dx[1] == 1).all()  # not 1e12: a node of zeros would outweigh all others
+
+
+def test_nodes_of_zeros_stay_finite_in_float16():
+    graph, zeros = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=3), torch.zeros(3, 2).half()
+    assert (SAGEMean(2, 2, normalize=True).half()(graph, zeros) == 0).all()
+    model = GNN(GNNSettings(layer="sage-mean", width=4, depth=2, norm="unit", dropout=0.0), Features(2, 2))
+    assert model.half()(graph, zeros).isfinite().all()
+    layer = LSHAttention(4, 2, AngularHash(2, buckets=2), size=2).half()
+    assert layer(causal(3), torch.zeros(3, 4).half()).isfinite().all()
