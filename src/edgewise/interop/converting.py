@@ -10,18 +10,14 @@ from torch import nn
 
 from edgewise.errors import ConfigError
 from edgewise.interop import modules
-from edgewise.interop.geometric import attention, composed, relations, sums
+from edgewise.interop.geometric import attention, sums
 from edgewise.interop.twin import Twin, origin, twin_class
 
 M = TypeVar("M", bound=nn.Module)
 
 TWINS: dict[tuple[str, str], Twin] = {
     **{("torch", name): twin for name, twin in modules.TWINS.items()},
-    **{
-        ("torch_geometric", name): twin
-        for part in (sums, attention, relations, composed)
-        for name, twin in part.TWINS.items()
-    },
+    **{("torch_geometric", name): twin for part in (sums, attention) for name, twin in part.TWINS.items()},
 }
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.interop import conversion, convert
-from edgewise.interop.geometric import composed
+from edgewise.interop.geometric import attention
 from interop.geometric.parity import check
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -26,8 +26,8 @@ def gine() -> nn.Module:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """Counts the calls whose attention ran along a graph."""
-    watched = mock.Mock(wraps=composed.modules.among)
-    monkeypatch.setattr(composed.modules, "among", watched)
+    watched = mock.Mock(wraps=attention.modules.among)
+    monkeypatch.setattr(attention.modules, "among", watched)
     return watched
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 import edgewise
 from edgewise.interop import conversion, convert
 from edgewise.interop.converting import TWINS
-from edgewise.interop.geometric import attention, relations, sums
+from edgewise.interop.geometric import attention, sums
 from interop.geometric.parity import check, graphs, outputs
 from pretend import CARD, Card
 
@@ -164,7 +164,7 @@ def test_every_class_with_a_twin_is_compared() -> None:
 def ours(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """Counts the calls of our verbs by twins."""
     seen = mock.Mock(side_effect=lambda verb, *args, **named: verb(*args, **named))
-    for part in (sums, attention, relations):
+    for part in (sums, attention):
         for name in {"attend", "aggregate", "collect"} & vars(part).keys():
             monkeypatch.setattr(part, name, partial(seen, getattr(part, name)))
     return seen
