@@ -23,7 +23,6 @@ class KeyValueCache:
     """The keys and values of the positions already decoded, so that a new position computes only its own.
 
     Shapes      append(k [*, n, H, C], v [*, n, H, D]) -> all keys [*, length, H, C], all values [*, length, H, D]
-    Errors      ShapeError when the new keys do not fit the ones held
     Cost        amortised O(n H C) per append: the room doubles when it is full
 
     Example
@@ -129,8 +128,7 @@ class MultiHeadAttention(Layer):
     Cost        time O((I + J) d_model² + E d_model); memory O((I + J) d_model + E H) or less, by backend
     Differs     (4.10) sums over all nodes, here over N(i): on `complete(n)` they agree. `dropout` acts on the attention
                 weights while training; `rotary` turns queries and keys by their positions
-    Reference   Vaswani et al., 2017; Baggag & Saad, §4.2.2; Joshi, "Transformers are graph neural networks",
-                (5)-(8); grouped queries: Ainslie et al., 2023
+    Reference   Vaswani et al., 2017; Baggag & Saad, §4.2.2; Joshi, 2025, (5)-(8); grouped queries: Ainslie et al., 2023
 
     Example
         >>> from edgewise.graphs import complete

@@ -69,13 +69,10 @@ class ClassicalHopfield(BinaryHopfield):
                 E = −½ ξᵀ W ξ + ξᵀ b, which no update raises
     Symbols     patterns = x_1..x_P; threshold = b; graph, weight = W as a graph on the units
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B]; recall(state [B, N]) -> [B, N]
-    Errors      ShapeError for patterns that are not ±1, or states of another number of units
     Edge cases  a unit whose field is 0 stays as it is. About 0.14 N random patterns can be stored
     Cost        O(N²) for one sweep over the units of each state; O(P N²) time and O(N² + P N) memory to store
-    Differs     Hopfield's units are 0 and 1, drawn at random to be updated; here they are ±1, in turn, so that recall
-                repeats. Lectures write W = Σ_p x_p x_pᵀ with its diagonal, which adds P ξ_l to the field of a unit and
-                so holds states that are no patterns, and ξ ← sgn(W ξ − b) for all units at once, which may end in a
-                cycle of two states
+    Differs     Hopfield's units are 0 and 1, updated at random; here ±1, in turn. W with its diagonal would hold states
+                that are no patterns; all units at once may end in a cycle of two states
     Reference   Hopfield, "Neural networks and physical systems with emergent collective computational abilities", 1982
 
     Example
@@ -115,10 +112,8 @@ class DenseHopfield(BinaryHopfield):
     Equation    E = −Σ_p exp(x_pᵀ ξ),  ξ_l ← sgn(E(ξ with ξ_l = −1) − E(ξ with ξ_l = +1)), one unit after the other
     Symbols     patterns = x_1..x_P
     Shapes      patterns [P, N]; energy(state [B, N]) -> [B], log(−E); recall(state [B, N]) -> [B, N]
-    Errors      ShapeError for patterns that are not ±1, or states of another number of units
     Edge cases  a unit for which both signs are equal stays as it is, as all do where there are no patterns
     Cost        O(P N) for one sweep over the units of each state
-    Differs     none: the units' order, which the paper leaves open, is 1, 2, ..., N
     Reference   Demircigil et al., "On a model of associative memory with huge storage capacity", 2017
 
     Example
@@ -148,7 +143,6 @@ class ContinuousHopfield:
     Equation    E = −β⁻¹ log Σ_p exp(β x_pᵀ ξ) + ½ ξᵀ ξ,  ξ ← Σ_p softmax_p(β x_pᵀ ξ) x_p
     Symbols     patterns = x_1..x_P; beta = β
     Shapes      patterns [P, C]; energy(state [B, C]) -> [B]; recall(state [B, C]) -> [B, C]
-    Errors      ConfigError for a beta that is not positive; ShapeError for states of another width than the patterns
     Edge cases  a small β leads to a mean of all patterns, a large one to the nearest
     Cost        O(P C) for a step of each state
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, (3)
@@ -208,8 +202,7 @@ class HopfieldAttention(MultiHeadAttention):
     Equation    q ← Σ_{j ∈ N(i)} softmax_j(β q_i·k_j) k_j, steps − 1 times;  y_i = Σ_{j ∈ N(i)} softmax_j(β q_i·k_j) v_j
     Symbols     beta = β (None: 1 / √C); otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Errors      ConfigError as MultiHeadAttention, and for fewer than one step
-    Edge cases  a receiver without senders gets the output bias; steps = 1 and beta = None is MultiHeadAttention
+    Edge cases  steps = 1 and beta = None is MultiHeadAttention
     Cost        steps times the attention of MultiHeadAttention
     Differs     the number of steps is fixed; the paper stops each head at its fixed point
     Reference   Ramsauer et al., "Hopfield networks is all you need", 2021, (9)

@@ -149,7 +149,6 @@ class HyperbolicFeatures(PositiveFeatures):
 
     Equation    φ(x) = exp(−‖x‖² / 2) / √(2m) · (exp(ω_1·x), ..., exp(ω_m·x), exp(−ω_1·x), ..., exp(−ω_m·x)), so that
                 φ(x)·φ(y) = exp(−(‖x‖² + ‖y‖²) / 2) / m · Σ_r cosh(ω_r·(x + y))
-    Symbols     as PositiveFeatures
     Shapes      x [..., C] -> [..., 2 m]
     Cost        O(m C) for each x, and twice the features
     Reference   Choromanski et al., 2021, Lemma 1 ("hyp+")
@@ -170,7 +169,6 @@ class TrigonometricFeatures(PositiveFeatures):
     """Random Fourier features: φ(x)·φ(y) = exp(x·y) on average, but single products may be negative.
 
     Equation    φ(x) = exp(‖x‖² / 2) / √m · (sin ω_1·x, ..., sin ω_m·x, cos ω_1·x, ..., cos ω_m·x)
-    Symbols     as PositiveFeatures
     Shapes      x [..., C] -> [..., 2 m]
     Edge cases  where exp(x·y) is small the variance is large, and sums of weights may vanish: hence positive ones
     Reference   Rahimi & Recht, 2007; Choromanski et al., 2021, (5)
@@ -185,7 +183,6 @@ class ReLUFeatures(PositiveFeatures):
     """Random features of a kernel of their own (arc-cosine), not of exp: cheaper, and often as good once trained.
 
     Equation    φ(x) = (max(0, ω_1·x) + ε, ..., max(0, ω_m·x) + ε) / √m,  ε = 10⁻³
-    Symbols     as PositiveFeatures
     Shapes      x [..., C] -> [..., m]
     Reference   Choromanski et al., 2021, §4 ("Performer-ReLU")
     """
@@ -200,9 +197,8 @@ class PerformerAttention(LinearAttention):
     Equation    y_i = φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j) v_jᵀ / φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j),  q̃ = q / C^(1/4), k̃ = k / C^(1/4)
     Symbols     random = φ (default: PositiveFeatures(C)); otherwise as LinearAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  a receiver without senders gets the output bias. While training, ω is drawn anew every `REDRAW` calls;
-                the draws follow from a number saved with the weights, so that a resumed run draws the same, and a call
-                that `torch.utils.checkpoint` runs once more has those that it had
+    Edge cases  while training, ω is drawn anew every `REDRAW` calls: a resumed run draws the same, and a call that
+                `torch.utils.checkpoint` runs once more has those that it had
     Cost        as LinearAttention with F = m features; the estimate's error falls as m^(−1/2)
     Differs     the heads of a layer share ω
     Reference   Choromanski et al., "Rethinking attention with Performers", 2021

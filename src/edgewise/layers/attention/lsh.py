@@ -76,13 +76,12 @@ class LSHAttention(GroupedAttention[AngularHash]):
     Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ: queries
                 are keys; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
-    Edge cases  in training each call draws new rotations, a resumed run the same ones, and so does a call that
-                `torch.utils.checkpoint` runs once more. Not permutation-equivariant
+    Edge cases  in training each call draws new rotations, a resumed run the same, as does a call that
+                `torch.utils.checkpoint` runs once more
     Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each
                 head: no pair is ever written; on other graphs edge by edge
-    Differs     chunks are cut from the start of each bucket, in the paper from the start of the sorted sequence, where
-                they move with what comes later; so a causal graph stays causal and a cache exact. A sender of several
-                rounds counts in each, in the paper (A.1) once. Heads share the rotations. No reversible residuals
+    Differs     chunks are cut from the start of each bucket, not of the sorted sequence, so that a causal graph stays
+                causal. A sender of several rounds counts in each, in the paper (A.1) once. Heads share the rotations
     Reference   Kitaev, Kaiser & Levskaya, "Reformer: the efficient transformer", 2020
 
     Example

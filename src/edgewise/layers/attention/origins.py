@@ -17,8 +17,7 @@ class KernelRegression(Layer):
     Equation    v̂_i = Σ_{j ∈ N(i)} a(q_i, k_j) v_j,  a(q_i, k_j) ∝ exp(−‖q_i − k_j‖² / 2σ²), adding up to 1    (4.1)
     Symbols     x = q of the receivers and k of the senders; v = v; sigma = σ, positive, learned through `log_sigma`
     Shapes      x [*, N, C], v [*, N, D] -> [*, N, D]; the graph says which values a node may use
-    Edge cases  a node without senders gets 0; a small σ leads to the nearest value, a large one to the
-                mean. Without self-loops it is the leave-one-out estimate, by which σ can be learned
+    Edge cases  small σ: the nearest value; large σ: the mean. Without self-loops: leave-one-out, by which σ is learned
     Cost        O(E (C + D))
     Reference   Nadaraya, 1964; Watson, 1964; Baggag & Saad, §4.1
 
@@ -51,12 +50,9 @@ class BahdanauAttention(Layer):
     Equation    s_ij = vᵀ tanh(W x_i + U h_j);  c_i = Σ_{j ∈ N(i)} softmax_j(s_ij) h_j
     Symbols     query = W; key = U, b; score = v; senders = h, hidden channels of the small network: `hidden`
     Shapes      x [*, I, width], senders [*, J, memory] -> [*, I, memory]
-    Edge cases  a receiver without senders gets 0
     Cost        time O((I width + J memory) hidden + E (hidden + memory)), memory O(E hidden): tanh comes after the sum,
                 so that the score of an edge is no product of its ends
-    Differs     none
-    Reference   Bahdanau, Cho & Bengio, "Neural machine translation by jointly learning to align and translate", 2015,
-                (5)-(6), appendix A.1.2
+    Reference   Bahdanau, Cho & Bengio, 2015, (5)-(6), appendix A.1.2
 
     Example
         >>> layer = BahdanauAttention(1, 1, hidden=1)

@@ -48,13 +48,7 @@ def positions(graph: Graph) -> Tensor:
 
 @cached
 def sender_positions(graph: Graph) -> Tensor:
-    """The position of every sender, int64 [J], computed once per graph.
-
-    Example
-        >>> from edgewise.graphs import Graph, complete
-        >>> sender_positions(Graph.batch([complete(1, 2), complete(1, 3)])).tolist()
-        [0, 1, 0, 1, 2]
-    """
+    """The position of every sender, int64 [J], computed once per graph."""
     if graph.sizes.shape[0] == 1:
         return torch.arange(graph.num_senders, device=graph.device)
     sizes = batch_of(graph).sender_sizes
@@ -68,7 +62,6 @@ class Sinusoidal(Layer):
     Equation    x_p + PE_p,  PE_(p, 2c) = sin(p / 10000^(2c/d)),  PE_(p, 2c+1) = cos(p / 10000^(2c/d))
     Symbols     p = position of the receiver; channels = d; base = 10000
     Shapes      x [*, N, d] -> [*, N, d]
-    Edge cases  not permutation-equivariant, by design: what a node gets depends on where it sits
     Cost        O(N d); the waves are computed once per graph
     Reference   Vaswani et al., 2017, §3.5
 
@@ -102,7 +95,6 @@ class Learned(Layer):
     Equation    x_p + W_p
     Symbols     weight [length, channels] = W; p = position of the receiver
     Shapes      x [*, N, channels] -> [*, N, channels]
-    Edge cases  not permutation-equivariant, by design
     Cost        O(N channels)
     Reference   Gehring et al., 2017; Radford et al., 2019 (GPT-2)
 
@@ -142,12 +134,10 @@ class Rotary(Layer):
     Symbols     channels = d (per head); p = position, divided by `stretch`: positions beyond those trained on are
                 interpolated among them
     Shapes      x [*, N, H, d] -> [*, N, H, d]
-    Edge cases  not permutation-equivariant, by design; position 0 is left as it is
     Cost        O(N H d); the angles are computed once per graph
     Differs     pairs are (c, c + d/2), as in LLaMA and Hugging Face; the paper pairs (2c, 2c+1): the same up to a fixed
                 permutation of the channels of q and k
-    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Extending context window of large
-                language models via positional interpolation", 2023
+    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Positional interpolation", 2023
 
     Example
         >>> x = torch.tensor([1.0, 0.0]).expand(2, 1, 2)  # two positions, one head

@@ -25,12 +25,7 @@ from edgewise.layers.plain.layer import Example
 
 @cached
 def distances(graph: Graph) -> Tensor:
-    """i − j of every edge, int64 [E], computed once per graph: positive where the sender lies in the past.
-
-    Example
-        >>> distances(causal(3).rows(2, 3)).tolist()
-        [2, 1, 0]
-    """
+    """i − j of every edge, int64 [E], computed once per graph: positive where the sender lies in the past."""
     if _on_one_line(graph):
         return graph.receivers + graph.offset - graph.senders
     return positions(graph)[graph.receivers] - sender_positions(graph)[graph.senders]
@@ -48,25 +43,13 @@ def _on_one_line(graph: Graph) -> bool:
 
 
 def at_distance(graph: Graph, values: Tensor, column: Tensor) -> Tensor:
-    """What each edge reads in its receiver's table: values [*, I, H, D] at column [E] -> [*, E, H].
-
-    Example
-        >>> graph = causal(2)
-        >>> at_distance(graph, torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]), distances(graph)).flatten().tolist()
-        [1.0, 4.0, 3.0]
-    """
+    """What each edge reads in its receiver's table: values [*, I, H, D] at column [E] -> [*, E, H]."""
     rows = values.transpose(-1, -2).flatten(-3, -2)  # [*, I·D, H]
     return rows.index_select(-2, graph.receivers * values.shape[-1] + column)
 
 
 def sums_by_distance(graph: Graph, p: Tensor, column: Tensor, columns: int) -> Tensor:
-    """The sum of each receiver's edges in each column: p [*, E, H] at column [E] -> [*, I, H, D].
-
-    Example
-        >>> graph = causal(2)
-        >>> sums_by_distance(graph, torch.tensor([[1.0], [2.0], [3.0]]), distances(graph), 2).tolist()
-        [[[1.0, 0.0]], [[3.0, 2.0]]]
-    """
+    """The sum of each receiver's edges in each column: p [*, E, H] at column [E] -> [*, I, H, D]."""
     rows = p.new_zeros(*p.shape[:-2], graph.num_receivers * columns, p.shape[-1])
     summed = rows.index_add(-2, graph.receivers * columns + column, p)
     return summed.view(*p.shape[:-2], graph.num_receivers, columns, p.shape[-1]).transpose(-1, -2)
@@ -78,7 +61,6 @@ class ALiBiAttention(PositionalAttention):
     Equation    s_ij = q_i·k_j / √C − m_h |i − j|,  m_h = 2^(−8 (h + 1) / H)
     Symbols     m = slopes(H); where H is no power of two, those of the power below, then every second of that above
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
     Cost        that of MultiHeadAttention, and O(H (I + J)) for the table of prices, computed once per graph
     Differs     the paper's graph is causal, where |i − j| = i − j
     Reference   Press, Smith & Lewis, "Train short, test long", 2022, §3
@@ -133,7 +115,6 @@ class Buckets:
                 bucket = d for d < e, else min(n − 1, e + ⌊(n − e) log(d / e) / log(reach / e)⌋)
     Symbols     count = buckets altogether; both = half of them for senders in the future; without, n = count and the
                 future shares the bucket of distance 0 (T5's decoder)
-    Errors      ConfigError for a count or a reach too small to distinguish distances
     Reference   Raffel et al., "T5", 2020, §2.1
 
     Example
@@ -167,7 +148,7 @@ class T5Attention(PositionalAttention):
     Equation    s_ij = q_i·k_j / √C + b_{h, bucket(i − j)}
     Symbols     b [H, buckets] = b
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  not permutation-equivariant, by design; distances beyond `buckets.reach` share the last bucket
+    Edge cases  distances beyond `buckets.reach` share the last bucket
     Cost        that of MultiHeadAttention, and O(H reach) for the table
     Differs     T5 leaves out 1/√C and starts from smaller queries: the same function of other weights; it shares one
                 table among its layers, while each layer has its own here unless it is to `share(other)`
@@ -225,7 +206,6 @@ class ShawAttention(PositionalAttention):
     Equation    s_ij = q_i·(k_j + a^K_{j−i}) / √C    (4),   y_i = Σ_j p_ij (v_j + a^V_{j−i})    (3)
     Symbols     a_key, a_value [2 reach + 1, C] = a^K, a^V, shared by the heads; row j − i + reach, clipped; reach = k
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  not permutation-equivariant, by design; a receiver without senders gets the output bias
     Cost        that of MultiHeadAttention on a backend that returns its weights, O(I H C reach) for q_i·a^K and the
                 sum of a^V, O(E H) for the weights: k_j + a^K and v_j + a^V are never written out
     Reference   Shaw, Uszkoreit & Vaswani, "Self-attention with relative position representations", 2018
@@ -285,7 +265,7 @@ class TransformerXLAttention(PositionalAttention):
                 q = X W_Q, k = X W_E, r = sinusoids of the distance
     Symbols     u, v [H, C] = u, v; relative = W_R, apart from the W_E of `projection` (split keys)
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  not permutation-equivariant, by design; any distance has its sinusoid, trained on or not
+    Edge cases  any distance has its sinusoid, trained on or not
     Cost        that of MultiHeadAttention, O(D width²) for D different distances, O(I D width) time and O(I D H) memory
                 for what i makes of each: D = I + J on a complete graph, the radius on a window
     Differs     no hidden states of an earlier segment: let the graph have their senders. Sines and cosines alternate:

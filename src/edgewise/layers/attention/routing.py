@@ -23,8 +23,7 @@ class Centroids(Layer):
     Shapes      x [S, N, C] -> near [S, K, N], where S = B H sequences, head by head in every batch
     Edge cases  a centre that is nearest to no vector stays where it is
     Cost        O(S N K C)
-    Differs     vectors are compared with a centre's direction, so that its length, which grows with the number of those
-                around it, does not draw in more of them
+    Differs     nearness is to a centre's direction, so that its length, which grows with its vectors, draws in no more
     Reference   Roy, Saffar, Vaswani & Grangier, 2021, §4.1
 
     Example
@@ -85,14 +84,12 @@ class RoutingAttention(GroupedAttention[Centroids]):
                 y_i = Σ_j softmax_j(q_i·k_j / √C) v_j over j ∈ N(i) : c(k_j) = c(q_i), the last size … 2 size (`alike`)
     Symbols     grouping = μ and λ (default: Centroids(H, C)), size = w; otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  a node that is in no cluster, or has no senders there, gets the output bias. While training, the centres
-                follow the queries and keys of every call, after it, but not once more those of a call that
-                `torch.utils.checkpoint` runs once more. Not permutation-equivariant in a causal graph
+    Edge cases  a node in no cluster, or without senders there, gets the output bias. While training, the centres follow
+                the queries and keys of every call, after it, but not of one that a checkpoint runs once more
     Cost        on a graph by ranges, O(N K C) for the clusters and O(K size² C) or O(N size C) for attention, a head;
                 with K = size = √n, O(n √n C) altogether; on other graphs edge by edge
-    Differs     the paper takes the largest of the whole sequence in causal models too, where then later nodes decide
-                which keys an earlier query meets; scores are of q and k themselves, normalised only for the clusters;
-                all heads are routed, in the paper half of them, beside local ones
+    Differs     in causal models the paper takes the largest of the whole sequence, so that later nodes decide; scores
+                are of q and k themselves, normalised for the clusters alone; all heads are routed, there half of them
     Reference   Roy et al., "Efficient content-based sparse attention with routing transformers", 2021
 
     Example

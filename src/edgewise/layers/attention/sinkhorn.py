@@ -26,9 +26,8 @@ def sinkhorn(scores: Tensor, allowed: Tensor, iterations: int, past: bool = Fals
                 with `past` the first sum is over a' ≤ a alone, so that no row depends on a later one
     Symbols     scores = R; allowed = where S may be other than 0
     Shapes      scores, allowed [..., A, A] -> S [..., A, A]
-    Edge cases  a row in which nothing is allowed is 0; the rows are scaled last and add up to 1 exactly. In the past
-                alone, where a row may take only what those before it left, many iterations leave it no choice but the
-                column before its own: few keep it soft
+    Edge cases  a row in which nothing is allowed is 0; the rows are scaled last and add up to 1. In the past alone,
+                many iterations leave a row no choice but the column before its own: few keep it soft
     Cost        O(iterations A²)
     Reference   Sinkhorn, 1964; Tay et al., "Sparse Sinkhorn attention", 2020, §3.1 and §3.3
 
@@ -80,11 +79,10 @@ class BlockSort(Layer):
 class Blocking:
     """A graph's nodes in blocks and their edges: all that follows from the graph alone.
 
-    Symbols     nodes [G, A, b] = the nodes of each member's blocks, J where there is none; sizes [G, A]; allowed [G, A,
-                A] = the graph holds every pair of a receiver in block a and a sender in block b; past [G] = the member
-                is causal, and then no block is mixed into itself; kinds = the values of past; graph = receivers [I]
-                attend to their own mixed block, of the G A b senders at the front, and to their senders in their own
-                block, of the J senders behind
+    Symbols     nodes [G, A, b] = the nodes of each block, J where there is none; sizes [G, A]; allowed [G, A, A] = the
+                graph holds every pair of blocks a and b; past [G] = the member is causal, and mixes no block into
+                itself; kinds = the values of past; graph = receivers [I] attend to their mixed block, of the G A b
+                senders in front, and to their senders in their own block, of the J behind
     """
 
     nodes: Tensor
@@ -161,10 +159,9 @@ class SinkhornAttention(GroupedAttention[BlockSort]):
                 y_i = attention of q_i over [K̃_a ‖ K_j], [Ṽ_a ‖ V_j],  j ∈ N(i) ∩ block a,  for i in block a
     Symbols     grouping = S (default: BlockSort(H, C)), size = b; otherwise as MultiHeadAttention
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      ConfigError as MultiHeadAttention, or for a size below 1; GraphError for rows of a graph not causal
+    Errors      GraphError for rows of a graph that is not causal
     Edge cases  block b is mixed into block a only where the graph holds all pairs of the two; in a causal member into
-                later blocks only, and S then depends on the past alone. What the last block of a member lacks counts as
-                zeros. One block: attention itself. Not permutation-equivariant: blocks know positions
+                later blocks only. What a last block lacks counts as zeros. One block: attention itself
     Cost        for A = N / b blocks O(N b C + A² b C) time and O(N C + A²) memory for each head, on a graph by ranges;
                 with b = √N, O(N √N C). On other graphs edge by edge
     Differs     S depends on the means of values (so that rotary positions do not blur them) by a bilinear form

@@ -26,7 +26,7 @@ class FactorisedAttention(PositionalAttention):
     Symbols     parts(n) = A^(1), ..., A^(p), patterns by rule, for instance partial(strided_parts, stride=8) or
                 partial(fixed_parts, stride=8); otherwise as MultiHeadAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  a head without senders adds nothing. Not permutation-equivariant: the patterns know positions
+    Edge cases  a head without senders adds nothing
     Cost        that of MultiHeadAttention with E / p edges for each group; with stride √n, O(n √n) edges altogether
     Differs     the paper's other ways: alternate the patterns from block to block, or give every head their union,
                 which is the graph `strided` or `fixed` under plain MultiHeadAttention

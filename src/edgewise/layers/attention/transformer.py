@@ -23,7 +23,6 @@ class BatchNorm(nn.BatchNorm1d):
 
     Equation    y = (x - μ) / √(σ² + ε) ⊙ γ + β,  μ, σ² of each channel over all nodes (running ones in evaluation)
     Shapes      x [*, N, C] -> [*, N, C]
-    Edge cases  no nodes: returned as they are
     Reference   Ioffe & Szegedy, 2015
 
     Example
@@ -61,7 +60,6 @@ class FeedForward(Layer):
     Symbols     width = d_model; hidden = d_mlp; up, down = W_upᵀ, W_downᵀ; activation = σ
     Shapes      x [*, d_model] -> [*, d_model]
     Cost        O(n d_model d_mlp)
-    Differs     (4.13) has σ = ReLU; any of ACTIVATIONS here
     Reference   Vaswani et al., 2017; Baggag & Saad, §4.2.3
 
     Example
@@ -127,7 +125,10 @@ Normed = Annotated[Tensor, _normed]  # what a block's first norm reads
 
 
 class TransformerBlock(Layer):
-    """Attention and a feed-forward network, each with a residual and a norm, whose place a subclass chooses."""
+    """Attention and a feed-forward network, each with a residual and a norm, whose place a subclass chooses.
+
+    Symbols     dropout = the share that is dropped of what each stage adds, while training
+    """
 
     unbiased: ClassVar[bool] = False
 
@@ -158,9 +159,6 @@ class PreNormBlock(TransformerBlock):
     Symbols     attention = ATT, called attention(graph, x, cache=cache), with features of edges
                 attention(graph, x, e, cache=cache); feed_forward = MLP; norm = LN's name in NORMS
     Shapes      x [*, N, width] (, e [*, E, C], which ATT reads and no stage changes) -> [*, N, width]
-    Edge cases  a receiver without senders gets nothing from ATT but its output bias
-    Cost        that of its two stages
-    Differs     `dropout` acts on what each stage adds, while training
     Reference   Xiong et al., 2020; Baggag & Saad, (4.4)-(4.5), Table 2, Fig. 9
 
     Example
@@ -182,11 +180,7 @@ class PostNormBlock(TransformerBlock):
     """Transformer block that normalises the sum after each stage, as the first transformer did.
 
     Equation    Y = LayerNorm(X + ATT(X)),  X' = LayerNorm(Y + MLP(Y))    (Table 2, left)
-    Symbols     as PreNormBlock
     Shapes      x [*, N, width] -> [*, N, width]
-    Edge cases  a receiver without senders gets nothing from ATT but its output bias
-    Cost        that of its two stages
-    Differs     `dropout` acts on what each stage adds, while training
     Reference   Vaswani et al., 2017; Baggag & Saad, Table 2, Fig. 8
 
     Example
@@ -208,12 +202,8 @@ class OneResidualBlock(TransformerBlock):
     """Transformer block that adds its input to the attention alone: the feed-forward network replaces what it reads.
 
     Equation    X' = MLP(LayerNorm(X + ATT(X)))    (9), (19)
-    Symbols     as PreNormBlock; norm_1 = LayerNorm
     Shapes      as PreNormBlock
-    Edge cases  a receiver without senders gets nothing from ATT but its output bias
-    Cost        that of its two stages
-    Differs     `dropout` acts on what ATT adds and on what the MLP leaves, while training. No path leads from the last
-                block to the first around the MLPs: a stack is harder to train than one of `PreNormBlock`
+    Differs     no path leads around the MLPs: a stack is harder to train than one of `PreNormBlock`
     Reference   Joshi, "Transformers are graph neural networks", 2025, (9), (19)
 
     Example
@@ -246,9 +236,8 @@ class PreNormDecoderBlock(TransformerBlock):
                 cross = CROSS on the graph `sources` from M to X; feed_forward, norm as in PreNormBlock
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width];
                 x [B, I, width], memory [J, width]: `sources` then has B I receivers, member by member
-    Edge cases  sources None: the same graph; a receiver without senders gets nothing but the output bias
-    Cost        that of its three stages
-    Differs     the paper normalises after each stage: `PostNormDecoderBlock`. `dropout` acts on what each stage adds
+    Edge cases  sources None: the same graph
+    Differs     the paper normalises after each stage: `PostNormDecoderBlock`
     Reference   Vaswani et al., 2017, §3.1; Xiong et al., 2020
 
     Example
@@ -288,11 +277,7 @@ class PostNormDecoderBlock(PreNormDecoderBlock):
     """Decoder block that also attends to a memory, and normalises the sum after each of its three stages.
 
     Equation    Y = LN(X + ATT(X)),  Z = LN(Y + CROSS(Y, M)),  X' = LN(Z + MLP(Z))
-    Symbols     as PreNormDecoderBlock
     Shapes      x [*, I, width], memory [*, J, width] -> [*, I, width]
-    Edge cases  as PreNormDecoderBlock
-    Cost        that of its three stages
-    Differs     `dropout` acts on what each stage adds, while training
     Reference   Vaswani et al., 2017, §3.1
 
     Example

@@ -128,14 +128,6 @@ def edge_message(mlp: MLP, x: Tensor, senders: Tensor | None = None) -> EdgeNetw
 
     Equation    W [x_i ‖ x_j - x_i] = (W_own - W_offset) x_i + W_offset x_j
     Symbols     x = those of the receivers; senders = those of the senders, the same nodes unless given
-    Errors      ShapeError where x is not half as wide as what the MLP reads
-
-    Example
-        >>> mlp = MLP([2, 1])
-        >>> mlp.linears[0].weight.data, mlp.linears[0].bias.data = torch.tensor([[1.0, 10.0]]), torch.zeros(1)
-        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-        >>> collect(arrow, edge_message(mlp, torch.tensor([[2.0], [3.0]]))).tolist()  # 3 + 10 (2 - 3)
-        [[0.0], [-7.0]]
     """
     first: nn.Linear = mlp.linears[0]  # type: ignore[assignment]
     if 2 * x.shape[-1] != first.in_features:
@@ -154,7 +146,6 @@ class EdgeConv(Layer):
     Symbols     mlp = MLP, from 2 inputs to outputs
     Shapes      x [*, N, inputs], or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs]) -> [*, N, outputs];
                 SparseFeatures become dense
-    Edge cases  an isolated node gives 0
     Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, (2), (7)-(8)
 
@@ -186,7 +177,7 @@ class DynamicEdgeConv(Layer):
                 x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs; k = number of neighbours
     Shapes      x [*, N, inputs] -> [*, N, outputs]; SparseFeatures become dense; neighbours by member of *
-    Errors      ShapeError where x does not fit the graph or the MLP; GraphError for a feature that is not finite
+    Errors      GraphError for a feature that is not finite
     Edge cases  of the graph only its members count, not its edges; one with fewer than k nodes is complete; nodes at
                 equal distance go by their number. The choice of neighbours has no gradient
     Cost        that of `k_nearest` in each member, and of `EdgeConv` with E = k N

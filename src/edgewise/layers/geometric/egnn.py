@@ -54,7 +54,6 @@ class MessageNetwork(Layer):
     Equation    m_ij = φ_e(h_i, h_j, a_ij);  h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} m_ij)    (2)
     Symbols     a_ij = what is known of an edge; phi_e = φ_e (`EdgeMLP`), phi_h = φ_h
     Shapes      h [*, N, channels], a_ij [*, E, edges] -> [*, N, channels]
-    Edge cases  a node without senders: h_i + φ_h(h_i, 0)
     Cost        time O(N C hidden + E hidden²), memory O(E hidden)
     Differs     the residual h_i + is the authors' code
     Reference   Gilmer et al., 2017; Satorras, Hoogeboom & Welling, 2021, (2)
@@ -135,9 +134,6 @@ class VelocityEGNN(EGNN):
     Symbols     as in `EGNN`; phi_v = φ_v; v = v_init, the same at every layer
     Shapes      h [*, N, channels], x and v [*, N, D], a_ij [*, E, edges], cell [D]
                 -> h' [*, N, channels], x' [*, N, D]
-    Edge cases  as in `EGNN`, except that a node without senders still moves along its velocity
-    Cost        that of `EGNN`
-    Differs     as `EGNN`; v_i' itself is x_i' - x_i
     Reference   Satorras, Hoogeboom & Welling, 2021, §3.2
 
     Example
@@ -174,9 +170,7 @@ class AttentionEGNN(EGNN):
                 h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} e_ij m_ij)                (8), (6)
     Symbols     as in `EGNN`; phi_inf = w, b
     Shapes      as `EGNN`
-    Edge cases  as `EGNN`
-    Cost        that of `EGNN`
-    Differs     as `EGNN`; that (4) reads the gated message is the authors' code
+    Differs     that (4) reads the gated message is the authors' code
     Reference   Satorras, Hoogeboom & Welling, 2021, §3.3
 
     Example
@@ -206,12 +200,9 @@ class RadialField(Layer):
     Equation    x_i' = x_i + φ_v(|v_i|) v_i + C Σ_{j ∈ N(i)} (x_i - x_j) φ_rf(log |x_i - x_j|, a_ij)
     Symbols     C = 1/|N(i)|; phi_rf = φ_rf; phi_v = φ_v; a_ij = what is known of an edge
     Shapes      x and v [*, N, D], a_ij [*, E, edges], cell [D] -> x' [*, N, D]
-    Edge cases  a node without senders moves along its velocity only; without velocities (v = 0), φ_v plays no part
     Cost        time O(E hidden), memory O(E hidden)
-    Differs     the flow of Köhler et al. has no velocities: φ_v is of the comparison by Satorras et al., who sum over
-                the senders without C and put tanh after φ_rf, to keep it stable. Here C is the mean, as in their EGNN,
-                and φ_rf reads the distance's logarithm, ½ log(|x_ij|² + 10⁻⁴): a force that falls with a power of the
-                distance is then smooth, and needs no bound
+    Differs     φ_v is of the comparison by Satorras et al., who sum without C and put tanh after φ_rf, to keep it
+                stable. Here C is the mean, and φ_rf reads ½ log(|x_ij|² + 10⁻⁴): smooth, and without a bound
     Reference   Köhler, Klein & Noé, "Equivariant flows", 2019; Satorras, Hoogeboom & Welling, 2021, table 1 and §5.1
 
     Example

@@ -113,7 +113,6 @@ def angles(graph: Graph, x: Tensor, cell: Tensor | None = None) -> Tensor:
 
     Equation    θ_jik = 2 atan2(| |x_ik| x_ij - |x_ij| x_ik |, | |x_ik| x_ij + |x_ij| x_ik |)
     Shapes      x [*, N, D], cell as in `displacements` -> [*, P, 1], from 0 to π
-    Errors      as `displacements`
     Edge cases  where a sender is on its receiver's spot, the angle is 0 and so is its gradient
     Cost        O(E D + P D)
     Differs     from arccos(x_ij · x_ik / |x_ij| |x_ik|), which loses half of the digits near 0 and π

@@ -44,8 +44,6 @@ class Coupling:
         chiral: Whether to couple with odd k + J + l too, as the cross product (1, 1, 1) does. A layer then follows
             rotations only and can tell a molecule from its mirror image; without, it follows reflections as well.
 
-    Errors      ConfigError for types or filters out of range
-
     Example
         >>> [Coupling(1).into(l) for l in (0, 1)]  # the pairs (k, J)
         [((0, 0), (1, 1)), ((0, 1), (1, 0), (1, 1), (1, 2))]

@@ -31,7 +31,7 @@ class TFN(Layer):
                 (k, J); C = Clebsch-Gordan coefficients
     Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
                 -> [*, N, (L + 1)², channels]
-    Errors      ShapeError where h, x or a_ij does not fit; EdgewiseError where e3nn is not installed
+    Errors      EdgewiseError where e3nn is not installed
     Edge cases  a node without senders: W h_i; a node on the same spot, itself too, counts through J = 0 alone.
                 Rotations turn type l by D^l; reflections change the sign of odd types where the coupling is not chiral
     Cost        time O(E C Σ_l (2l + 1) P_l (L + 1)²) and the radial network's O(E hidden P C), memory as
@@ -81,11 +81,10 @@ class SE3Attention(Layer):
                 rest as in `TFN`; D = numbers of a head, of all types, rows and paths
     Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
                 -> [*, N, (L + 1)², channels]
-    Edge cases  as `TFN`
     Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend` over the edges
-    Differs     the paper's radial networks give a matrix from channels to channels for each path and edge; here they
-                give its diagonal, and W_Q and W_O mix the channels: U diag(R) for W, with U on the side of the node.
-                The paper's W is softmax's own, attentive self-interaction; no nonlinearity and no norm: see `Gate`
+    Differs     the paper's radial networks give a matrix for each path and edge, here its diagonal, while W_Q and W_O
+                mix the channels; its W is softmax's own (attentive self-interaction). No nonlinearity and no norm: see
+                `Gate`
     Reference   Fuchs et al., "SE(3)-Transformers", 2020, §3.2
 
     Example

@@ -45,11 +45,8 @@ class DiffusionEncoding(Layer):
     Equation    x_i' = 1/(k + 1) Σ_{t=0..k} (Â^t X)_i    (`mixed_orders`)
     Symbols     steps = k; Â: `renormalised`
     Shapes      x [*, N, width] -> [*, N, width]
-    Edge cases  an isolated node keeps its features
     Cost        O(k E width); no weights
-    Reference   Feng et al., "Graph random neural networks for semi-supervised learning on graphs", 2020, (1); in front
-                of attention as in Wu et al., "Representing long-range context for graph neural networks with global
-                attention", 2021
+    Reference   Feng et al., "Graph random neural networks", 2020, (1); in front of attention: Wu et al., 2021
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
@@ -76,9 +73,8 @@ class LaplacianEncoding(Layer):
     Symbols     linear = W; count = k; v, λ, s = those of i's connected component, as if it were a graph of its own
     Shapes      x [*, N, width] -> [*, N, width]
     Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  a component with fewer than k + 1 nodes has zeros for the rest. Outside training the largest entry of
-                each vector is positive, of several equal ones the first: the result depends on the order of the nodes,
-                which training learns to ignore; `SignInvariantEncoding` does by construction
+    Edge cases  a component of fewer than k + 1 nodes has zeros for the rest. Outside training the largest entry of each
+                vector is positive: that depends on the order of the nodes, unlike `SignInvariantEncoding`
     Cost        O(N k width); the eigenvectors are computed once for each batch
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, §5.5
 
@@ -224,8 +220,7 @@ class CliqueEncoding(Layer):
     Equation    x_i + W [log(1 + number of cliques of 3, 4, ..., k nodes that i is in)] + b
     Symbols     linear = W, b; largest = k
     Shapes      x [*, N, width] -> [*, N, width]
-    Errors      GraphError for a graph whose receivers are not its senders; ConfigError for cliques of less than
-                three nodes
+    Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  directions and self-loops do not count
     Cost        O(N k width); the cliques are listed once for each batch
     Reference   Bouritsas et al., "Improving graph neural network expressivity via subgraph isomorphism counting", 2020

@@ -64,13 +64,11 @@ class GAT(AdditiveAttention):
                 edge.weight = W_edge; `edges` = width of e_ij, 0: no edge features
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
                 [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
-    Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
-                over the edges that reach i. A pair has none: a receiver without senders gets b
+    Edge cases  self-loops are added where missing, with the mean of e over the edges that reach i. A pair has none
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H) or more, by backend: [W x_i ‖ W x_j] is never built
-    Differs     (5.11) and (5.13) sum over N(v_i) as the graph has it; here i is added, as in the paper, whose N_i holds
-                it, and b as well. A pair of sides is (5.11) to the letter. (5.13) puts LeakyReLU on the result; here
-                the model's activation follows (the paper's is ELU). `dropout` acts on α while training, as in the
-                paper. PyTorch Geometric has an a of its own for edges: with W_edge to learn that is the same score
+    Differs     (5.11), (5.13) sum over N(v_i) as the graph has it (as here for a pair); here i and b are added, as in
+                the paper. (5.13) puts LeakyReLU on the result; here the model's activation follows. `dropout` acts on
+                α. PyTorch Geometric has an a of its own for edges: the same score
     Reference   Veličković et al., 2018, (1)-(6); Baggag & Saad, §5.4; Ngadiuba, lecture on graph attention, (1)-(4)
 
     Example
@@ -109,8 +107,7 @@ class GATv2(AdditiveAttention):
     Symbols     W.weight = [W_receiver ‖ W_sender]ᵀ, with biases; a [H, C] = a; slope, outputs and edge as in GAT
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
                 [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
-    Edge cases  self-loops are added where missing, so that an isolated node attends to itself; their e_ii is the mean
-                over the edges that reach i. A pair has none: a receiver without senders gets b
+    Edge cases  as `GAT`
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H C), or less by backend
     Differs     the paper writes W [x_i ‖ x_j]: W_receiver and W_sender are its halves
     Reference   Brody, Alon & Yahav, 2022, (7)

@@ -27,13 +27,12 @@ class GatedGCN(Layer):
                 SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders); of a single x the receivers are the
                 senders or, in a sampled graph, the first of them. `update` returns e' [*, E, outputs] too, for the next
                 layer to read
-    Edge cases  an isolated node: A x_i; without edge features e_ij' = D x_i + E x_j; σ and η are in (0, 1)
+    Edge cases  without edge features e_ij' = D x_i + E x_j
     Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`, of `update`
                 O((N + E) C)
     Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): the former are the model's,
                 the latter `EdgeStream`'s
-    Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); with normalised gates and edge features:
-                Dwivedi et al., "Benchmarking graph neural networks", 2020, (47)-(49)
+    Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); Dwivedi et al., 2020, (47)-(49)
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)

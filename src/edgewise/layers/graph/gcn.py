@@ -55,11 +55,6 @@ def degrees_of_senders(graph: Graph, paired: bool) -> Tensor:
     """How many senders each sender has itself, [J]; where senders are no receivers, how many receivers it has.
 
     Symbols     paired = whether receivers and senders are two kinds of nodes, as many of each or not
-
-    Example
-        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-        >>> degrees_of_senders(arrow, paired=False).tolist(), degrees_of_senders(arrow, paired=True).tolist()
-        ([0, 1], [1, 0])
     """
     return graph.in_degrees() if graph.is_square and not paired else graph.out_degrees()
 
@@ -110,9 +105,8 @@ class GCN(Layer):
                 Â's, on the edges of the graph as it is
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
                 [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
-    Edge cases  an isolated node is its own only neighbour: X W + b; existing self-loops are not doubled. A pair has no
-                self-loops; there, and in a sampled graph, a sender's degree is the number of its receivers, so that a
-                sample of all neighbours does not give what the whole graph gives (a `Neighborhood` does)
+    Edge cases  an isolated node: X W + b; existing self-loops are not doubled. A pair has none; there, and in a sampled
+                graph, a sender's degree is the number of its receivers (a `Neighborhood` has the whole graph's)
     Cost        time O(N inputs outputs + E min(inputs, outputs)): Â(XW) or (ÂX)W, whichever carries less over the edges
     Differs     σ of (5.4) is left to the model; b is Kipf & Welling's code, absent from (5.4). On a directed graph both
                 factors are degrees of i's and j's own rows (as in PyTorch Geometric)
@@ -155,7 +149,6 @@ class FastGCN(GCN):
     Shapes      x [*, J, inputs], weight [E] -> [*, I, outputs]; x may be SparseFeatures
     Edge cases  a receiver none of whose senders were drawn gives b; without weights the layer is GCN itself
     Cost        time O(J inputs outputs + E min(inputs, outputs)) of the sampled graph
-    Differs     none; the mean over many draws is GCN's output
     Reference   Chen, Ma & Xiao, 2018; Baggag & Saad, §5.3
 
     Example
@@ -177,8 +170,7 @@ class GCNII(Layer):
     Equation    X' = ((1 - α) Â X + α X⁰) ((1 - β) I + β W)    (5)
     Symbols     linear.weight = Wᵀ; alpha = α; beta = β, λ / l or log(λ / l + 1) in layer l; Â: `renormalised`
     Shapes      x [*, N, channels], x_0 [*, N, channels] -> [*, N, channels]
-    Edge cases  an isolated node is its own only neighbour; β = 0 has no weights left that matter, α = 1 no neighbours;
-                in a sampled graph X⁰ may have a row for each sender or for each receiver
+    Edge cases  in a sampled graph X⁰ may have a row for each sender or for each receiver
     Cost        time O(N channels² + E channels)
     Differs     σ of (5) is left to the model
     Reference   Chen et al., "Simple and deep graph convolutional networks", 2020
@@ -217,10 +209,8 @@ class ACM(Layer):
     Symbols     channels = [W_L ‖ W_H ‖ W_I]; scores = w_L, w_H, w_I; mix = W_mix [3, 3]
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a sampled graph's, or a pair
                 (x_receivers, x_senders)
-    Edge cases  an isolated node is its own neighbourhood, from which it does not differ: H_H = 0. A pair has no
-                self-loops, and a receiver without senders has P X = 0
+    Edge cases  an isolated node is its own neighbourhood: H_H = 0. A pair has no self-loops
     Cost        time O(N inputs outputs + E outputs), three times that of `GCN`
-    Differs     none from option 1 of the paper (the filter before ReLU) and its code, which has the factor 3
     Reference   Luan et al., "Revisiting heterophily for graph neural networks", 2022, §4.2, (4)-(5)
 
     Example

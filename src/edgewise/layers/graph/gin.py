@@ -46,7 +46,6 @@ class GIN(Layer):
                 [*, I, mlp inputs], x_senders [*, J, mlp inputs])
     Edge cases  an isolated node: MLP((1 + ε) x_i); a self-loop counts x_i once more
     Cost        time O(N |MLP| + E inputs); sparse features: O(E d_1) for the MLP's first hidden width d_1
-    Differs     none; for sparse features the MLP's first linear map W moves before the sum, the same function
     Reference   Xu et al., "How powerful are graph neural networks?", 2019
 
     Example

@@ -25,9 +25,7 @@ class GPS(Layer):
     Shapes      x [*, N, width] (, e as `local` reads it) -> [*, N, width]
     Edge cases  members of a batch do not attend to each other; an isolated node attends to its graph through ATT
     Cost        that of its parts: with MultiHeadAttention O(n² width) time for each graph of n nodes, O(N width) memory
-    Differs     `dropout` acts on what each part adds, while training
-    Reference   Rampášek et al., "Recipe for a general, powerful, scalable graph transformer", 2022, (1)-(4); Joshi,
-                "Transformers are graph neural networks", §3
+    Reference   Rampášek et al., "Recipe for a general, powerful, scalable graph transformer", 2022, (1)-(4)
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)

@@ -129,9 +129,7 @@ class EdgeTransformerBlock(Layer):
     Symbols     attention = ATT, ATT_e: y and e' of `GraphAttention`; feed_forward, edge_feed_forward = MLP, MLP_e;
                 norms[k - 1] = N_k, norm its name in NORMS; order = "post" or "pre"
     Shapes      x [*, N, width], e [*, E, width] in the graph's edge order -> x' and e' of the same shapes
-    Edge cases  a node without edges gets W_O's bias from ATT; self-loops are the caller's to add
     Cost        time O((N + E) width²), memory O((N + E) width)
-    Differs     `dropout` acts on what each stage adds, while training
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021, (7)-(15) and ablation
 
     Example
@@ -183,7 +181,6 @@ class WeightedAttention(WholeGraphAttention):
     Edge cases  without e all A_ij are 1: MultiHeadAttention. A_ij = 0 is a score of 0, not a missing edge, and A_ij < 0
                 turns the order around. A node without edges gets W_O's bias. Self-loops, A_ii = 1, are the caller's
     Cost        time O(N width² + E width), memory O(N width + E width)
-    Differs     the source's A_g is -∞ where there is no edge: here there is nothing to weigh
     Reference   Dwivedi & Bresson, "A generalization of transformer networks to graphs", 2021; Baggag & Saad, (5.18)
 
     Example
@@ -365,7 +362,6 @@ class HadamardAttention(WholeGraphAttention):
     Edge cases  unlike (5.18) the weights of a node sum to less than 1: how much goes to neighbours is learned; a node
                 without edges gets W_O's bias; members of a batch do not enter each other's softmax
     Cost        time O(n² width) for each graph of n nodes; memory O(N width + E H), and for its pairs O(n²)
-    Differs     `dropout` acts on the neighbours' weights a_ij p_ij while training
     Reference   Baggag & Saad, (5.19) [93]
 
     Example

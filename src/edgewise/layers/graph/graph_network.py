@@ -60,7 +60,6 @@ class NodeUpdate(Layer):
     Equation    x_i' = MLP([x_i ‖ ⊕_{j ∈ N(i)} e_ij ‖ u])
     Symbols     reduce = ⊕: "sum", "mean", "max" or "min"
     Shapes      x [*, N, C], e [*, E, D] or None, u [*, G, U] or None -> [*, N, outputs]
-    Edge cases  an isolated node has ⊕ = 0
     """
 
     def __init__(self, mlp: MLP, reduce: str = "sum") -> None:
@@ -80,7 +79,6 @@ class WholeUpdate(Layer):
     Equation    u' = MLP([⊕_{edges} e_ij ‖ ⊕_{nodes} x_i ‖ u])
     Symbols     reduce = ⊕: "sum" or "mean"
     Shapes      x [*, N, C], e [*, E, D] or None, u [*, G, U] or None -> [*, G, outputs]
-    Edge cases  a graph without edges or nodes has ⊕ = 0
     """
 
     def __init__(self, mlp: MLP, reduce: str = "sum") -> None:
@@ -111,7 +109,6 @@ class GraphNetwork(Layer):
                 `update` returns x', e' and u', each None where there is none
     Edge cases  without edges ⊕ is 0; the members of a batch never exchange messages
     Cost        that of its updates: O(E + N + G) rows
-    Differs     none; message passing, GCN, GAT and DeepSets are choices of the updates
     Reference   Battaglia et al., "Relational inductive biases, deep learning, and graph networks", 2018, §3.2
 
     Example

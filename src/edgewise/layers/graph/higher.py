@@ -27,15 +27,13 @@ class PairProduct(Layer):
 
     Equation    a = m_1(h), b = m_2(h);  ā_i = 1/n Σ_w a_iw, b̄_j = 1/n Σ_w b_wj
                 h_ij' = norm(m_3([h_ij ‖ 1/√n Σ_w (a_iw − ā_i) ⊙ (b_wj − b̄_j) ‖ ā_i ⊙ b̄_j]))
-    Symbols     left, right, both = m_1, m_2, m_3; n = nodes of i's graph; norm = LayerNorm; gain = how much larger than
-                He's the weights begin: above 1 random weights tell values apart that are close, up to 1 they can be
-                trained
+    Symbols     left, right, both = m_1, m_2, m_3; n = nodes of i's graph; norm = LayerNorm; gain = of the first
+                weights, over He's: above 1 random weights tell close values apart, up to 1 they can be trained
     Shapes      h [*, P, inputs] -> [*, P, outputs] for all P pairs, in the order of `pairs`
     Errors      GraphError for a graph whose receivers are not its senders
     Cost        O(Σ n³ outputs) time in matrix products, one for each channel; O(Σ n² outputs) memory
-    Differs     there m_3 reads Σ_w a_iw ⊙ b_wj, here the two parts of which that is the sum, each scaled, so that what
-                pairs have in common does not hide how they differ; there the MLPs have ReLUs, here sines of large
-                weights, which spread values that are close; there is no norm there
+    Differs     there m_3 reads Σ_w a_iw ⊙ b_wj, here its two parts, each scaled, so that what pairs have in common does
+                not hide how they differ. There MLPs have ReLUs and no norm, here sines, which spread close values
     Reference   Maron et al., "Provably powerful graph networks", 2019; sines: Sitzmann et al., 2020
 
     Example
@@ -105,12 +103,7 @@ class PPGN(Layer):
 
 
 def spreading(sizes: Sequence[int], gain: float = GAIN) -> MLP:
-    """An MLP with sines, drawn so that inputs which are close have results that are less so: by `gain` a map.
-
-    Example
-        >>> spreading([2, 4, 3])(torch.zeros(5, 2)).shape
-        torch.Size([5, 3])
-    """
+    """An MLP with sines, drawn so that inputs which are close have results that are less so: by `gain` a map."""
     mlp = MLP(sizes)
     mlp.activation = torch.sin
     for linear in mlp.linears:
@@ -123,13 +116,7 @@ def spreading(sizes: Sequence[int], gain: float = GAIN) -> MLP:
 
 
 def products(graph: Graph, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """How a_i and b_j vary together over w, and the product of their means: two tensors [*, P, C] from [*, P, C].
-
-    Example
-        >>> a = torch.tensor([[1.0], [2.0], [3.0], [4.0]])  # [[1, 2], [3, 4]]
-        >>> [part.flatten().tolist() for part in products(Graph.from_edge_index([[0], [1]], num_nodes=2), a, a)]
-        [[0.7071067690849304, 0.7071067690849304, 0.7071067690849304, 0.7071067690849304], [3.0, 4.5, 7.0, 10.5]]
-    """
+    """How a_i and b_j vary together over w, and the product of their means: two tensors [*, P, C] from [*, P, C]."""
     every = pairs_of(graph)
     if len(every.squares) == 1:
         return _products(a, b, every.squares[0][0])
@@ -165,11 +152,10 @@ class Marked(Layer):
     Symbols     layer = f, whose inputs are one channel wider than x; n = nodes of i's graph
     Shapes      x [*, N, C] -> [*, N, outputs of f]
     Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  f reads the copies as one batch
     Cost        n times that of f
     Differs     there f is message passing, and each copy leaves a node out or is cut out around one
-    Reference   Zhang & Li, "Nested graph neural networks", 2021; Bevilacqua et al., "Equivariant subgraph aggregation
-                networks", 2022; around PPGN between folklore 2-WL and 3-WL: Cai, Fürer & Immerman, 1992
+    Reference   Zhang & Li, 2021; Bevilacqua et al., "Equivariant subgraph aggregation networks", 2022; between folklore
+                2-WL and 3-WL around PPGN: Cai, Fürer & Immerman, 1992
 
     Example
         >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
@@ -210,9 +196,8 @@ class I2GNN(Layer):
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  a node without senders: W_3 x_i
     Cost        that of GIN on Σ_i d_i copies of what is within `hops` of i
-    Differs     there the root's neighbours and their distances are pooled by MLPs that see one another; the copies'
-                labels are distances from both ends. Here the distance from the root and which node is the neighbour;
-                MLPs have sines, as in `PairProduct`
+    Differs     there the root's neighbours and distances are pooled by MLPs, and labels are distances from both ends;
+                here the distance from the root and which node is the neighbour. MLPs have sines, as in `PairProduct`
     Reference   Huang et al., "Boosting the cycle counting power of graph neural networks with I²-GNNs", 2023
 
     Example

@@ -54,8 +54,6 @@ class SumReadout(_Readout):
 
     Equation    z_g = Σ_{i ∈ V_g} x_i
     Shapes      x [*, N, C] -> [*, G, C]
-    Edge cases  a graph without nodes gives 0
-    Cost        O(N C)
 
     Example
         >>> SumReadout()(complete(2), torch.tensor([[1.0], [3.0]])).tolist()
@@ -74,8 +72,6 @@ class MaxReadout(_Readout):
 
     Equation    z_g = max_{i ∈ V_g} x_i, channel by channel
     Shapes      x [*, N, C] -> [*, G, C]
-    Edge cases  a graph without nodes gives 0
-    Cost        O(N C)
 
     Example
         >>> MaxReadout()(complete(2), torch.tensor([[1.0, 7.0], [3.0, 2.0]])).tolist()
@@ -95,7 +91,7 @@ class AttentionReadout(Layer):
     Equation    z_g = Σ_{i ∈ V_g} softmax_{i ∈ V_g}(wᵀ x_i) x_i
     Symbols     gate = wᵀ
     Shapes      x [*, N, C] -> [*, G, C]
-    Edge cases  a graph without nodes gives 0; with w = 0 it is MeanReadout
+    Edge cases  with w = 0 it is MeanReadout
     Cost        O(N C)
     Differs     there gate and value are networks, and the gate a sigmoid; here the gate is a softmax of a linear map
     Reference   Li et al., "Gated graph sequence neural networks", 2016, (7)
@@ -127,7 +123,6 @@ class FirstReadout(Layer):
     Equation    z_g = tanh(x_0 W + b),  0 the first node of V_g
     Symbols     dense = (W, b)
     Shapes      x [*, N, C] -> [*, G, C]
-    Edge cases  a graph without nodes gives 0; not permutation-equivariant, by design
     Cost        O(N C + G C²)
     Reference   Devlin et al., 2019 (the "pooler")
 
@@ -174,11 +169,9 @@ class ClusterAssignment(Layer):
     Equation    S = softmax(X W + b)
     Symbols     linear = W, b; clusters = K
     Shapes      x [*, N, width] -> [*, N, K]; every row sums to 1
-    Edge cases  one cluster: all nodes belong to it
     Cost        O(N width K)
     Differs     the paper has an MLP, here it is linear, as in its own experiments
-    Reference   Bianchi, Grattarola & Alippi, "Spectral clustering with graph neural networks for graph pooling", 2020,
-                (5); Baggag & Saad, §5.6, footnote 8
+    Reference   Bianchi, Grattarola & Alippi, 2020, (5); Baggag & Saad, §5.6, footnote 8
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
@@ -223,10 +216,10 @@ def min_cut_pool(graph: Graph, x: NodeRows, s: NodeRows, weight: Tensor | None =
     Symbols     s = S, whose rows sum to 1 (`ClusterAssignment`); weight = the entries of A on its edges, ones where
                 none are given; D, D̂ = row sums of A, Â
     Shapes      x [*, N, C], s [*, N, K], weight [E] -> `Pooled`, for each of the G graphs of a batch
-    Errors      ShapeError where x, s or the weights do not fit the graph
     Edge cases  a graph without edges: L_cut = 0 and all weights are 0; without nodes: X_pool = 0 too
     Cost        time O(E K + N K (C + K)), memory O(N (C + K) + G K (C + K)): A stays sparse, and Sᵀ A S is Sᵀ (A S)
-    Reference   Bianchi, Grattarola & Alippi, 2020, (6)-(9); Baggag & Saad, §5.6, footnote 8
+    Reference   Bianchi, Grattarola & Alippi, "Spectral clustering with graph neural networks for graph pooling", 2020,
+                (6)-(9)
 
     Example
         >>> edges = [[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]]  # 0 - 1 - 2 - 3, halved in the middle

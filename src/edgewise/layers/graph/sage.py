@@ -29,9 +29,9 @@ class SAGEMean(Layer):
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first; or
                 O(I inputs outputs + E inputs) where that is less, as on a sampled hop: few receivers, many senders
-    Differs     Alg. 4 divides by ‖x_i'‖₂ after ReLU (line 6), so that what the next layer reads has length 1: that is
-                `norm: unit` of the model `gnn`. `normalize` comes before any activation, as in PyTorch Geometric, and
-                after ReLU rows are shorter than 1. (5.8), with x_i among the neighbours, is `SAGEUnion`
+    Differs     Alg. 4 divides by ‖x_i'‖₂ after ReLU (line 6): that is `norm: unit` of the model `gnn`. `normalize`
+                comes before any activation, as in PyTorch Geometric. (5.8), with x_i among the neighbours, is
+                `SAGEUnion`
     Reference   Hamilton, Ying & Leskovec, 2017; Baggag & Saad, §5.3
 
     Example
@@ -152,7 +152,6 @@ class SAGEPool(SAGE):
     Symbols     pool = W_pool, b_pool; own = W_own, b; neighbors = W_neighbors; hidden = width of x_N(i), default inputs
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
-    Edge cases  an isolated node has x_N(i) = 0
     Cost        time O(N inputs hidden + E hidden)
     Differs     Alg. 4 has ReLU before it divides by ‖x_i'‖₂: see SAGEMean
     Reference   Hamilton, Ying & Leskovec, 2017, (3); Baggag & Saad, §5.3
@@ -183,12 +182,10 @@ class SAGELSTM(SAGE):
                 x_i'   = W_own x_i + W_neighbors x_N(i) + b (Alg. 4, line 4), with normalize x_i' / ‖x_i'‖₂
     Symbols     lstm = LSTM with `hidden` channels (default: inputs); own = W_own, b; neighbors = W_neighbors
     Shapes      x [*, J, inputs] -> [*, I, outputs], as for SAGEMean; SparseFeatures become dense for the LSTM
-    Edge cases  an isolated node has x_N(i) = 0. Not permutation-equivariant, by design: the order of the senders counts
+    Edge cases  not permutation-equivariant, by design: the order of the senders counts
     Cost        time O(E (inputs + hidden) hidden), as many steps as the largest degree; memory O(E (inputs + hidden))
-    Differs     the paper reads the neighbours in random order; here it is the graph's, so that results repeat (in a
-                sample, that in which nodes were drawn). Alg. 4 has ReLU before it divides by ‖x_i'‖₂: see SAGEMean.
-                PyTorch Geometric pads to the largest degree and reads the padding too; here every row stops at its last
-                sender
+    Differs     the paper reads the neighbours in random order, here in the graph's, so that results repeat. PyTorch
+                Geometric pads to the largest degree and reads the padding; here every row stops at its last sender
     Reference   Hamilton, Ying & Leskovec, 2017, §3.3; Hochreiter & Schmidhuber, 1997; Baggag & Saad, §5.3
 
     Example

@@ -51,7 +51,7 @@ class PairNorm(Layer):
     Shapes      x [*, N, C] -> [*, N, C]
     Edge cases  a graph of one node gives 0. Of features in half precision lengths are computed in float32
     Cost        O(N C)
-    Differs     none; PyTorch Geometric takes a batch of graphs for one, here each has its own mean and length
+    Differs     PyTorch Geometric takes a batch of graphs for one, here each has its own mean and length
     Reference   Zhao & Akoglu, "PairNorm: tackling oversmoothing in GNNs", 2020, (10)-(11)
 
     Example

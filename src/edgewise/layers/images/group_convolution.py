@@ -28,7 +28,6 @@ class PlaneGroup:
 
     Equation    g = r^k m^f: element f n + k turns by 360° k / n, after mirroring the columns where f = 1
     Symbols     rotations = n; order = |G| = n, or 2 n with reflections. (4, False) is p4, (4, True) is p4m
-    Errors      ConfigError for fewer than one rotation
 
     Example
         >>> PlaneGroup(4).matrices()[1].tolist()  # (down, across) -> (-across, down): `torch.rot90`
@@ -164,8 +163,7 @@ class LiftingConvolution(_PlaneConvolution):
     Symbols     g in group = G; k = the K lattice points within radius; weight [K, 1, inputs, outputs] = W_k;
                 p [N, 2] = where the nodes are, (down, across)
     Shapes      x [*, N, inputs] (, p [*, N, 2] in pixels, cell [2] as in `EGNN`) -> [*, N, |G|, outputs]
-    Errors      GraphError without p on a graph that is no `disc`; ShapeError where x does not fit; ConfigError for the
-                radius
+    Errors      GraphError without p on a graph that is no `disc`
     Edge cases  no senders: b. On a `disc`, positions are its pixels'; with p they may be anywhere
     Cost        on a `disc` a 2-d convolution with |G| outputs channels; with p, O((E + N inputs) |G| K)
     Differs     the paper has p4 and p4m on a square lattice, where W(p) is W_k itself; the filter is a disc, not a
@@ -199,10 +197,9 @@ class GroupConvolution(_PlaneConvolution):
     Equation    y_i(g) = Σ_{j ∈ N(i)} Σ_{h ∈ G} W(g⁻¹(p_j - p_i), g⁻¹h) x_j(h) + b;  W(p, h) as in `LiftingConvolution`
     Symbols     as in `LiftingConvolution`; weight [K, |G|, inputs, outputs] = W_k(h)
     Shapes      x [*, N, |G|, inputs] (, p [*, N, 2], cell [2]) -> [*, N, |G|, outputs]
-    Edge cases  those of `LiftingConvolution`; a group of one element is an ordinary convolution
+    Edge cases  a group of one element is an ordinary convolution
     Cost        on a `disc` a 2-d convolution, |G| inputs to |G| outputs; with p, O((E + N |G| inputs) |G| K), memory
                 too
-    Differs     as `LiftingConvolution`
     Reference   Cohen & Welling, 2016, (11)
 
     Example
@@ -235,7 +232,6 @@ class GroupPooling(Layer):
     Equation    y_i = max_g x_i(g), or 1/|G| Σ_g x_i(g)
     Symbols     reduce = "max" or "mean"
     Shapes      x [*, N, |G|, C] -> [*, N, C]
-    Edge cases  the graph is ignored
     Cost        O(N |G| C)
     Reference   Cohen & Welling, 2016, §6.3
 

@@ -26,7 +26,6 @@ class SparseFeatures:
     """Node features x [N, C] of which only the non-zeros are stored, as a graph: document i listens to word c.
 
     Symbols     graph = N receivers (documents) and C senders (words), one edge per non-zero; weight [E] = the non-zeros
-    Errors      a weight that is not one number per edge is a `ShapeError`.
 
     Example
         >>> words = Graph.from_csr(torch.tensor([0, 2, 2]), torch.tensor([0, 2]), num_senders=3)
@@ -188,9 +187,7 @@ class Linear(Layer, nn.Linear):
     Equation    y_i = W x_i + b, over the words of a document: y_i = Σ_c x_ic W_c + b.
     Symbols     `weight` = W [C', C] (W_c is its column c), `bias` = b.
     Shapes      x [*, N, C] -> [*, N, C']; `SparseFeatures` [N, C] -> [N, C'].
-    Edge cases  a document without words -> b.
     Cost        time N·C·C' dense and E·C' sparse, for E non-zeros.
-    Differs     `torch.nn.Linear` reads dense tensors only; everything else is inherited from it.
 
     Example
         >>> words = SparseFeatures.from_scipy(__import__("scipy").sparse.eye(3))

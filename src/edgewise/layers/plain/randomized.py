@@ -100,7 +100,6 @@ class RandomizedMLP(MLP):
     Shapes      x [*, d_0] -> [*, d_{L+1}]
     Edge cases  keep = 1 is `MLP`, gradients included
     Cost        saves keep Σ_l n d_l numbers, and Σ_l n d_l bytes for the signs, instead of Σ_l n d_l numbers
-    Differs     dense features only
     Reference   Oktay, McGreivy, Aduol, Beatson & Adams, 2021, §4
 
     Example

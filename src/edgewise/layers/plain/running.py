@@ -51,19 +51,6 @@ class States(Generic[T]):
                 = the state of a first run
     Edge cases  calls are known by a number that PyTorch's generator draws, whose state a checkpoint brings back unless
                 preserve_rng_state=False: without it the module's present state counts
-
-    Example
-        >>> from torch.utils.checkpoint import checkpoint
-        >>> states, seen = States[int](), []
-        >>> def call(x):
-        ...     known = states.first()
-        ...     seen.append(known)
-        ...     if known is None: states.keep(lambda: 7)
-        ...     return x.exp()
-        >>> x = torch.ones(1, requires_grad=True)
-        >>> checkpoint(call, x, use_reentrant=False).backward()
-        >>> seen
-        [None, 7]
     """
 
     def __init__(self) -> None:

@@ -120,14 +120,7 @@ def weights_like(x: Tensor | SparseFeatures, weight: Any) -> Any:
 
 
 def in_one_batch(*parts: Tensor) -> list[Tensor]:
-    """Features of as many rows with the same leading batch, where some have less of it: [*, N, C_k] of each.
-
-    Errors      ShapeError for batches that do not fit together
-
-    Example
-        >>> [part.shape for part in in_one_batch(torch.zeros(5, 3), torch.zeros(2, 5, 1))]
-        [torch.Size([2, 5, 3]), torch.Size([2, 5, 1])]
-    """
+    """Features of as many rows with the same leading batch, where some have less of it: [*, N, C_k] of each."""
     if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
         return list(parts)
     try:
@@ -164,7 +157,6 @@ def both_sides(
 
     Symbols     shape = that of the map's channels, C unless given
     Shapes      x [*, J, D], or a pair of x_receivers [*, I, D] and x_senders [*, J, D] -> [*, I, C], [*, J, C]
-    Errors      ShapeError where a side does not fit the graph, or receivers of a single x are not among the senders
 
     Example
         >>> reads = Graph.from_edge_index([[2, 1], [0, 0]], num_nodes=3, num_receivers=1)

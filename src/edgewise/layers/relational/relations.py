@@ -53,7 +53,6 @@ class RGCN(Layer):
     Edge cases  without edges of a relation its term is 0; an isolated node: W_0 x_i + b
     Cost        relations as numbers: time O(P inputs outputs + E outputs), P <= E the pairs of a sender and a relation;
                 as weights, for B = bases, or relations where bases = 0: O(J inputs B outputs + E B outputs)
-    Differs     none; weights of relations are an addition
     Reference   Schlichtkrull et al., "Modeling relational data with graph convolutional networks", 2018, (2), (3)
 
     Example
@@ -120,7 +119,6 @@ class RGAT(Layer):
     Edge cases  a receiver without senders gets b; no self-loops are added: give them a relation of their own
     Cost        time O(P inputs H C + E H C), memory O(P H C + E H), P <= E the pairs of a sender and a relation;
                 compiled, O(E H C) memory, and the maps of all relations of all nodes
-    Differs     none; heads are concatenated
     Reference   Busbridge et al., "Relational graph attention networks", 2019
 
     Example
@@ -210,8 +208,8 @@ class HGT(Layer):
     Edge cases  a receiver without senders: h_i = 0. SparseFeatures never have a skip connection
     Cost        time O(N inputs outputs + P outputs d + E outputs), memory O((N + P) outputs), P <= E the pairs of a
                 sender and a relation; compiled, O(E outputs) memory
-    Differs     μ belongs to a relation: a relation between other types of nodes is another. As in the authors' program,
-                GELU and the gate β, where the paper has σ and a sum. `dropout` acts on the attention's weights
+    Differs     μ belongs to a relation: between other types of nodes it is another. As in the authors' program, GELU
+                and the gate β, where the paper has σ and a sum. `dropout` acts on the attention's weights
     Reference   Hu et al., "Heterogeneous graph transformer", 2020
 
     Example
