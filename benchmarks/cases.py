@@ -10,8 +10,7 @@ import torch
 
 from benchmarks import inputs
 from benchmarks.inputs import Inputs, Sampling
-from edgewise.graphs import Graph, causal, complete
-from edgewise.graphs.patterns import line
+from edgewise.graphs import Graph, causal, complete, patterns
 from edgewise.kernels import Additive, Dot, GatedAdditive, Score
 
 
@@ -60,7 +59,7 @@ def spmm(channels: int, nodes: int = 100_000, edges: int = 2_000_000) -> Callabl
 
 def window(n: int) -> Callable[[float], Inputs]:
     """A window of 128 to both sides; a smaller size has a smaller window too."""
-    return lambda size: inputs.attention(line.window(scaled(n, size), scaled(128, size, 8)), 4, 32, Dot())
+    return lambda size: inputs.attention(patterns.window(scaled(n, size), scaled(128, size, 8)), 4, 32, Dot())
 
 
 def rule(graph: Callable[[int], Graph], n: int, heads: int, channels: int, batch: tuple[int, ...] = ()) -> Part:
@@ -209,7 +208,7 @@ CASES_OF_A_GPU |= {
     ),
     "gpu-window": Case(
         "attention in a window of ±128, 16,384 tokens, 16 × 64, bfloat16",
-        {"": texts(partial(line.window, radius=128), 16384)},
+        {"": texts(partial(patterns.window, radius=128), 16384)},
         ("flex", "sdpa-masked"),
     ),
     "gpu-molecules": Case(

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from edgewise import causal
-from edgewise.graphs.patterns.line import strided_parts
+from edgewise.graphs.patterns import strided_parts
 from edgewise.layers import (
     AngularHash,
     Centroids,

@@ -15,9 +15,8 @@ from safetensors.torch import load_file, save_file
 from edgewise import Graph
 from edgewise.data import build_store
 from edgewise.errors import DataError
-from edgewise.graphs import Store
+from edgewise.graphs import Store, store
 from edgewise.graphs.layout import check_store
-from edgewise.graphs.store import sorting
 from graphs.store.stores import EDGES, NODES, edge_list, in_memory
 
 
@@ -25,11 +24,11 @@ from graphs.store.stores import EDGES, NODES, edge_list, in_memory
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edges go through the disk, a few hundred at a time."""
 
-    class Small(sorting.EdgeSorter):
+    class Small(store.EdgeSorter):
         def __init__(self, folder: Path, memory: int, width: int = 0) -> None:
             super().__init__(folder, 0, width)
 
-    monkeypatch.setattr(sorting, "LEAST", 400)
+    monkeypatch.setattr(store, "LEAST", 400)
     monkeypatch.setattr("edgewise.data.building.EdgeSorter", Small)
 
 

@@ -19,7 +19,7 @@ from edgewise.data import build_store
 from edgewise.data.pictures import read_picture
 from edgewise.data.table import pieces, read_table
 from edgewise.graphs.layout import check_store
-from edgewise.models.hub.folder import from_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face
 from edgewise.tasks.graphs.molecules import molecule
 from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags

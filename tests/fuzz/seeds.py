@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgewise.data import build_store
-from edgewise.models.hub.folder import to_hugging_face
+from edgewise.models.hub.pretrained import to_hugging_face
 from edgewise.tasks.text.tokenization import BPETokenizer, CharacterTokenizer
 
 

@@ -19,7 +19,7 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns.line import Strided, fixed_parts, strided_parts
+from edgewise.graphs.patterns import Strided, fixed_parts, strided_parts
 from edgewise.graphs.rule import Both, Causal, Complete, Either, Itself, Others, Window
 
 RULES: list[Rule] = [

@@ -23,7 +23,7 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns.plane import Grid
+from edgewise.graphs.patterns import Grid
 from edgewise.graphs.rule import Causal
 
 SQUARE = Graph.from_edge_index([[0, 1], [1, 2]], 3)

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from edgewise import Dot, RelativeBias, aggregate, attend, layers
 from edgewise.graphs import Graph, Partition, blocks, causal, complete, strided, window
-from edgewise.graphs.partition.halo import Halo, bounds_of
-from edgewise.graphs.partition.partition import partitioned
+from edgewise.graphs.partition import Halo, bounds_of, partitioned
 from edgewise.kernels import partitioned as on_ranks
 from edgewise.models import MODELS, Features, Tokens
 from edgewise.training.ranks import share_norms

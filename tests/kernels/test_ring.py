@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from edgewise import Dot, SenderBias, Uniform, attend, use_backend
 from edgewise.graphs import Partition, causal, complete
-from edgewise.graphs.partition.halo import Ring
+from edgewise.graphs.partition import Ring
 from edgewise.kernels import partitioned as on_ranks
 from edgewise.kernels.call import Attend
 from edgewise.kernels.partitioned import goes_around

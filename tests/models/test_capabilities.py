@@ -20,7 +20,7 @@ from edgewise.models import (
     energy_by_depth,
     translate,
 )
-from edgewise.models.capabilities import evaluating
+from edgewise.models.signature import evaluating
 from layers.parity import each
 
 PAIR, X = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2), torch.ones(2, 3)

@@ -23,7 +23,7 @@ from benchmarks.studies.training import parameters
 from edgewise import causal
 from edgewise.configuration import Choice
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns.line import window
+from edgewise.graphs.patterns import window
 from edgewise.models import Recurrent, RecurrentSettings, Tokens, Transformer, TransformerSettings
 
 LENGTHS, SEEDS, TEXTS = (256, 1_024, 4_096, 8_192), (20, 21, 22), 64

@@ -16,7 +16,7 @@ from edgewise.errors import DataError, GraphError, nearest
 from edgewise.files import check_header, flush, path_of, reading
 from edgewise.graphs.checks import dense_tensor, index_tensor, shown, whole_number
 from edgewise.graphs.layout import MANIFEST, MAX_NODES, TYPES, Array, Manifest, Stored, Writer, as_array, writing_store
-from edgewise.graphs.store.sorting import LOW, EdgeSorter
+from edgewise.graphs.store import LOW, EdgeSorter
 
 ROWS = 1 << 16  # edges or nodes at once, of a table
 NUMBERS = 1 << 22  # numbers at once, of an array

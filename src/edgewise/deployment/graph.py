@@ -454,7 +454,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "edgewise.kernels.call._with_own_senders": edges_as_senders,
     "edgewise.models.graph.transformer.looped": looped,
     "edgewise.models.text.transformer._one_more": one_more,
-    "edgewise.models.text.bart.twice": twice,
+    "edgewise.models.text.encoder_decoder.twice": twice,
 }
 
 BY_CONTENT: dict[str, Callable[..., Any]] = {

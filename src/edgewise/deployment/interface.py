@@ -19,8 +19,7 @@ from edgewise.graphs.rule import Blocks, Causal, Complete, Rule
 from edgewise.layers import KeyValueCache
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models import capabilities
-from edgewise.models.capabilities import LanguageModel
-from edgewise.models.signature import Atoms, Features, MovingParticles, Tokens
+from edgewise.models.signature import Atoms, Features, LanguageModel, MovingParticles, Tokens
 
 # The axes of every input: a capital letter for each number that may differ from call to call (B members of a leading
 # batch, N nodes, E edges, G graphs, S and T tokens of a source and a target, P tokens of the past), others for those

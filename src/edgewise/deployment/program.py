@@ -18,7 +18,7 @@ from edgewise.deployment import native
 from edgewise.deployment.graph import BY_CONTENT, edges_within
 from edgewise.deployment.interface import TRACED, Exportable, evaluating, with_names
 from edgewise.errors import ExportError
-from edgewise.graphs.make.held import chosen_by
+from edgewise.graphs.make.content import chosen_by
 from edgewise.kernels import use_backend
 from edgewise.kernels.backends.torch import portable
 

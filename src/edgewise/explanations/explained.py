@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from edgewise.errors import ExplanationError
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
-from edgewise.graphs.make.held import Held
+from edgewise.graphs.make.content import Held
 from edgewise.kernels.call import Call, check_graph
 from edgewise.kernels.gates import Gates, gated
 from edgewise.layers.plain.linear import SparseFeatures

@@ -27,24 +27,24 @@ from edgewise.graphs.make.sampling import Sample as Sample
 from edgewise.graphs.make.sampling import importance as importance
 from edgewise.graphs.make.sampling import sample_layers as sample_layers
 from edgewise.graphs.make.sampling import sample_neighbors as sample_neighbors
-from edgewise.graphs.partition.partition import Partition as Partition
-from edgewise.graphs.patterns.blocks import EncoderDecoderGraph as EncoderDecoderGraph
-from edgewise.graphs.patterns.blocks import bipartite as bipartite
-from edgewise.graphs.patterns.blocks import blocks as blocks
-from edgewise.graphs.patterns.blocks import complete as complete
-from edgewise.graphs.patterns.line import causal as causal
-from edgewise.graphs.patterns.line import fixed as fixed
-from edgewise.graphs.patterns.line import strided as strided
-from edgewise.graphs.patterns.line import window as window
-from edgewise.graphs.patterns.plane import disc as disc
-from edgewise.graphs.patterns.plane import grid as grid
-from edgewise.graphs.patterns.plane import squares as squares
+from edgewise.graphs.partition import Partition as Partition
+from edgewise.graphs.patterns import EncoderDecoderGraph as EncoderDecoderGraph
+from edgewise.graphs.patterns import bipartite as bipartite
+from edgewise.graphs.patterns import blocks as blocks
+from edgewise.graphs.patterns import causal as causal
+from edgewise.graphs.patterns import complete as complete
+from edgewise.graphs.patterns import disc as disc
+from edgewise.graphs.patterns import fixed as fixed
+from edgewise.graphs.patterns import grid as grid
+from edgewise.graphs.patterns import squares as squares
+from edgewise.graphs.patterns import strided as strided
+from edgewise.graphs.patterns import window as window
 from edgewise.graphs.rule import Rule as Rule
-from edgewise.graphs.store.opening import Store as Store
-from edgewise.graphs.store.rows import StoredRows as StoredRows
+from edgewise.graphs.store import Store as Store
+from edgewise.graphs.store import StoredRows as StoredRows
 
 PATTERNS: dict[str, Callable[..., Graph]] = {
     name: pattern
     for name, pattern in tuple(globals().items())
-    if isinstance(pattern, FunctionType) and pattern.__module__.startswith("edgewise.graphs.patterns.")
+    if isinstance(pattern, FunctionType) and pattern.__module__ == "edgewise.graphs.patterns"
 }

@@ -52,7 +52,7 @@ def refine_pairs(graph: Graph, colors: Tensor | None = None) -> Tensor:
     Differs     as `refine`
     Reference   Cai, Fürer & Immerman, 1992; Maron et al., "Provably powerful graph networks", 2019
 
-    >>> from edgewise.graphs.patterns.blocks import complete
+    >>> from edgewise.graphs.patterns import complete
     >>> refine_pairs(complete(3)).unique().tolist()  # a node and itself, a node and another
     [0, 1]
     """

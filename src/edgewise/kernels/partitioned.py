@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Partition
-from edgewise.graphs.partition.halo import Ring, by_heads, by_rows
+from edgewise.graphs.partition import Ring, by_heads, by_rows
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.operator.layout import flat, unflat, wide

@@ -10,18 +10,19 @@ from typing import Any, get_type_hints
 from torch import nn
 
 from edgewise.configuration import chosen
+from edgewise.models.ensemble import Consistent as Consistent
+from edgewise.models.ensemble import ConsistentSettings as ConsistentSettings
 from edgewise.models.ensemble import Ensemble as Ensemble
 from edgewise.models.ensemble import EnsembleSettings as EnsembleSettings
+from edgewise.models.ensemble import RandomPropagation as RandomPropagation
+from edgewise.models.ensemble import RandomPropagationSettings as RandomPropagationSettings
 from edgewise.models.graph.autoencoder import GraphAutoencoder as GraphAutoencoder
 from edgewise.models.graph.autoencoder import GraphAutoencoderSettings as GraphAutoencoderSettings
-from edgewise.models.graph.consistency import Consistent as Consistent
-from edgewise.models.graph.consistency import ConsistentSettings as ConsistentSettings
-from edgewise.models.graph.consistency import RandomPropagation as RandomPropagation
-from edgewise.models.graph.consistency import RandomPropagationSettings as RandomPropagationSettings
 from edgewise.models.graph.deep_sets import DeepSets as DeepSets
 from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
 from edgewise.models.graph.gnn import GNN as GNN
 from edgewise.models.graph.gnn import GNNSettings as GNNSettings
+from edgewise.models.graph.gnn import energy_by_depth as energy_by_depth
 from edgewise.models.graph.graph_layers import GRAPH_LAYERS as GRAPH_LAYERS
 from edgewise.models.graph.higher import PairNetwork as PairNetwork
 from edgewise.models.graph.higher import PairNetworkSettings as PairNetworkSettings
@@ -34,14 +35,13 @@ from edgewise.models.graph.network import GraphNetworkSettings as GraphNetworkSe
 from edgewise.models.graph.pooled_transformer import MinCutSettings as MinCutSettings
 from edgewise.models.graph.pooled_transformer import PooledTransformer as PooledTransformer
 from edgewise.models.graph.pooled_transformer import PooledTransformerSettings as PooledTransformerSettings
-from edgewise.models.graph.smoothing import energy_by_depth as energy_by_depth
 from edgewise.models.graph.transformer import ATTENTIONS as ATTENTIONS
 from edgewise.models.graph.transformer import ENCODINGS as ENCODINGS
 from edgewise.models.graph.transformer import GraphTransformer as GraphTransformer
 from edgewise.models.graph.transformer import GraphTransformerSettings as GraphTransformerSettings
-from edgewise.models.hub.folder import from_hugging_face as from_hugging_face
-from edgewise.models.hub.folder import hugging_face_graph as hugging_face_graph
-from edgewise.models.hub.folder import to_hugging_face as to_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face as from_hugging_face
+from edgewise.models.hub.pretrained import hugging_face_graph as hugging_face_graph
+from edgewise.models.hub.pretrained import to_hugging_face as to_hugging_face
 from edgewise.models.kernel_regression import KernelRegressionModel as KernelRegressionModel
 from edgewise.models.kernel_regression import KernelRegressionSettings as KernelRegressionSettings
 from edgewise.models.memory import Memory as Memory
@@ -64,26 +64,26 @@ from edgewise.models.signature import Penalised as Penalised
 from edgewise.models.signature import Signature as Signature
 from edgewise.models.signature import TokenPairs as TokenPairs
 from edgewise.models.signature import Tokens as Tokens
-from edgewise.models.text.bart import BART as BART
-from edgewise.models.text.bart import BARTSettings as BARTSettings
 from edgewise.models.text.bert import BERT as BERT
 from edgewise.models.text.bert import BERTSettings as BERTSettings
+from edgewise.models.text.encoder_decoder import BART as BART
+from edgewise.models.text.encoder_decoder import BARTSettings as BARTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder as EncoderDecoder
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings as EncoderDecoderSettings
+from edgewise.models.text.generation import Hypothesis as Hypothesis
+from edgewise.models.text.generation import translate as translate
 from edgewise.models.text.recurrent import Recurrent as Recurrent
-from edgewise.models.text.recurrent import RecurrentSettings as RecurrentSettings
-from edgewise.models.text.recurrent_encoder_decoder import RecurrentEncoderDecoder as RecurrentEncoderDecoder
-from edgewise.models.text.recurrent_encoder_decoder import (
+from edgewise.models.text.recurrent import RecurrentEncoderDecoder as RecurrentEncoderDecoder
+from edgewise.models.text.recurrent import (
     RecurrentEncoderDecoderSettings as RecurrentEncoderDecoderSettings,
 )
+from edgewise.models.text.recurrent import RecurrentSettings as RecurrentSettings
 from edgewise.models.text.transformer import Transformer as Transformer
 from edgewise.models.text.transformer import TransformerSettings as TransformerSettings
-from edgewise.models.text.translation import Hypothesis as Hypothesis
-from edgewise.models.text.translation import translate as translate
-from edgewise.models.vision.group_cnn import GroupCNN as GroupCNN
-from edgewise.models.vision.group_cnn import GroupCNNSettings as GroupCNNSettings
-from edgewise.models.vision.scale_cnn import ScaleCNN as ScaleCNN
-from edgewise.models.vision.scale_cnn import ScaleCNNSettings as ScaleCNNSettings
+from edgewise.models.vision.convolutional import GroupCNN as GroupCNN
+from edgewise.models.vision.convolutional import GroupCNNSettings as GroupCNNSettings
+from edgewise.models.vision.convolutional import ScaleCNN as ScaleCNN
+from edgewise.models.vision.convolutional import ScaleCNNSettings as ScaleCNNSettings
 from edgewise.models.vision.swin import Swin as Swin
 from edgewise.models.vision.swin import SwinSettings as SwinSettings
 from edgewise.models.vision.vae import VariationalAutoencoder as VariationalAutoencoder

@@ -27,8 +27,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from edgewise import errors
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError
-from edgewise.graphs.partition.halo import Halo
-from edgewise.graphs.partition.partition import partitioned
+from edgewise.graphs.partition import Halo, partitioned
 from edgewise.layers import SparseFeatures
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.checkpoint import Tensors, is_finite, save_checkpoint

@@ -16,7 +16,7 @@ from edgewise.configuration import chosen
 from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, NonFiniteError, counted
 from edgewise.files import path_of
-from edgewise.models.capabilities import evaluating
+from edgewise.models.signature import evaluating
 from edgewise.tasks.core.abilities import Measures
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Parts, Task, figure

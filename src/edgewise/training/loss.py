@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edgewise.graphs.partition.partition import Partition
+from edgewise.graphs.partition import Partition
 from edgewise.models.signature import OfMembers, Penalised
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Task

@@ -19,7 +19,7 @@ from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.graphs.checks import shown
 from edgewise.layers import adapt
 from edgewise.models import MODELS
-from edgewise.models.capabilities import evaluating
+from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.abilities import Judges, Keeps, Recalls

@@ -3,8 +3,7 @@
 import torch
 
 from edgewise.graphs import complete
-from edgewise.graphs.make.content import alike
-from edgewise.graphs.make.held import Held
+from edgewise.graphs.make.content import Held, alike
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 
 POINTS, SIZES = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([3])

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise.graphs.partition.halo import Halo
+from edgewise.graphs.partition import Halo
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise.graphs.partition.halo import Halo, by_heads, by_rows
+from edgewise.graphs.partition import Halo, by_heads, by_rows
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph
-from edgewise.graphs.partition.metis import arranged
+from edgewise.graphs.partition import arranged
 from edgewise.tasks import Batch
 
 

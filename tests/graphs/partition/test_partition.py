@@ -7,8 +7,7 @@ import torch.distributed as dist
 from edgewise import Dot, Filter, attend, collect, ends
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, Partition, causal, complete, window
-from edgewise.graphs.partition.halo import Halo
-from edgewise.graphs.partition.partition import _local, _needed, partition, partitioned
+from edgewise.graphs.partition import Halo, _local, _needed, partition, partitioned
 from pretend import CARD, Card
 
 

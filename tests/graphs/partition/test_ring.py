@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from edgewise.graphs.partition.halo import Halo, Ring
+from edgewise.graphs.partition import Halo, Ring
 
 
 class Late:

@@ -9,7 +9,7 @@ import torch
 
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, causal, complete, draw, fixed, strided, window
-from edgewise.graphs.patterns.line import fixed_parts, strided_parts
+from edgewise.graphs.patterns import fixed_parts, strided_parts
 from edgewise.graphs.rule import Window
 from graphs.examples import assert_drawn
 

@@ -10,7 +10,7 @@ import torch
 from edgewise import native
 from edgewise.errors import DataError, GraphError
 from edgewise.graphs import Store
-from edgewise.graphs.store.rows import StoredRows
+from edgewise.graphs.store import StoredRows
 from graphs.store.stores import NODES, labelled
 
 compiled = pytest.mark.skipif(native.library is None, reason="edgewise was installed without its C++ kernels")

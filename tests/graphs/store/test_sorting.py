@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewise.graphs.store import sorting
-from edgewise.graphs.store.sorting import EdgeSorter
+from edgewise.graphs import store
 from graphs.store.stores import EDGES, edge_list
 
 
@@ -16,11 +15,11 @@ from graphs.store.stores import EDGES, edge_list
 def test_runs_on_disk_give_the_order_of_a_sort_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, width: int
 ) -> None:
-    monkeypatch.setattr(sorting, "LEAST", room)
-    monkeypatch.setattr(sorting, "SPARSE", 16)
+    monkeypatch.setattr(store, "LEAST", room)
+    monkeypatch.setattr(store, "SPARSE", 16)
     senders, receivers, e = edge_list()
     receivers = np.where(receivers < 20, 0, receivers)  # of one row there are more edges than fit in a run
-    sorter = EdgeSorter(tmp_path, 0, width)
+    sorter = store.EdgeSorter(tmp_path, 0, width)
     for start in range(0, EDGES, 113):
         part = slice(start, start + 113)
         sorter.add(senders[part], receivers[part], e[part, :width] if width else None)
@@ -36,4 +35,4 @@ def test_runs_on_disk_give_the_order_of_a_sort_in_memory(
 
 
 def test_nothing_is_sorted_to_nothing(tmp_path: Path) -> None:
-    assert list(EdgeSorter(tmp_path, 0).pieces()) == []
+    assert list(store.EdgeSorter(tmp_path, 0).pieces()) == []

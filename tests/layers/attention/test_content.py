@@ -8,7 +8,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from edgewise import Graph, GraphError, ShapeError, causal, complete, strided, window
-from edgewise.graphs.patterns.line import strided_parts
+from edgewise.graphs.patterns import strided_parts
 from edgewise.layers import (
     AngularHash,
     BlockSort,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import Graph, ShapeError, causal, complete
-from edgewise.graphs.patterns.line import strided_parts
+from edgewise.graphs.patterns import strided_parts
 from edgewise.layers import (
     ALiBiAttention,
     Buckets,

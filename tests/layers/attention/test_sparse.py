@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph, causal, complete, window
-from edgewise.graphs.patterns.line import fixed_parts, strided_parts
+from edgewise.graphs.patterns import fixed_parts, strided_parts
 from edgewise.layers import FactorisedAttention
 from layers.parity import assert_parity, each, leaf
 

@@ -6,7 +6,7 @@ from safetensors import torch as safetensors
 
 from edgewise import ConfigError, complete
 from edgewise.models import BERT, BERTSettings, Tokens
-from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face, to_hugging_face
 from models.hub.peers import bert, roberta, spread, transformers
 
 

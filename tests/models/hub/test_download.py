@@ -8,7 +8,7 @@ import torch
 
 from edgewise import ConfigError, DataError, causal
 from edgewise.models.hub.download import download
-from edgewise.models.hub.folder import from_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face
 from models.hub.peers import gpt2
 
 

@@ -8,8 +8,7 @@ from safetensors import torch as safetensors
 from edgewise import CheckpointError, ConfigError, DataError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
-from edgewise.models.hub.folder import from_hugging_face, hugging_face_graph, to_hugging_face
-from edgewise.models.hub.pretrained import Pretrained
+from edgewise.models.hub.pretrained import Pretrained, from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings
 from models.hub.peers import PEERS, bert, decoder, gpt2, inputs_of, spread, t5, transformers, vit
 

@@ -5,7 +5,7 @@ import torch
 
 from edgewise import ConfigError, causal, window
 from edgewise.models import hugging_face_graph
-from edgewise.models.hub.folder import from_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face
 from models.hub.peers import decoder, t5
 
 

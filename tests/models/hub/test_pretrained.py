@@ -9,7 +9,7 @@ from safetensors import torch as safetensors
 from edgewise import CheckpointError, ConfigError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.models import Tokens, Transformer, TransformerSettings
-from edgewise.models.hub.folder import from_hugging_face, hugging_face_graph, to_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face, hugging_face_graph, to_hugging_face
 from models.hub.peers import bert, decoder, gpt2, inputs_of, roberta, spread, t5, transformers, vit
 
 

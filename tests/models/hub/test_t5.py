@@ -6,7 +6,7 @@ from safetensors import torch as safetensors
 
 from edgewise import CheckpointError
 from edgewise.graphs import EncoderDecoderGraph
-from edgewise.models.hub.folder import from_hugging_face, to_hugging_face
+from edgewise.models.hub.pretrained import from_hugging_face, to_hugging_face
 from models.hub.peers import t5, transformers
 
 

@@ -7,7 +7,7 @@ import torch
 
 from edgewise import ConfigError, GraphError, complete, disc
 from edgewise.models import Features, GroupCNN, GroupCNNSettings, Tokens
-from edgewise.models.vision.group_cnn import halved
+from edgewise.models.vision.convolutional import halved
 from edgewise.testing import assert_equivariant
 
 SIDE = 12

@@ -15,7 +15,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import dense_tensor, whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.make.held import by_content
+from edgewise.graphs.make.content import by_content
 from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]

@@ -275,7 +275,7 @@ def clique_counts(graph: Graph, largest: int = 5) -> Tensor:
     Cost        time that of listing the cliques, many where the graph is dense; O(N²) bits
     Reference   Bouritsas et al., "Improving graph neural network expressivity via subgraph isomorphism counting", 2020
 
-    >>> from edgewise.graphs.patterns.blocks import complete
+    >>> from edgewise.graphs.patterns import complete
     >>> clique_counts(complete(4), 4)[0].tolist()  # a node of K4 is in 3 triangles and 1 clique of 4
     [3.0, 1.0]
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
-from edgewise.graphs.patterns.blocks import blocks
+from edgewise.graphs.patterns import blocks
 
 Floats = NDArray[numpy.float64]
 
@@ -42,7 +42,7 @@ class Spectrum:
     def projections(self) -> Tensor:
         """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.
 
-        >>> from edgewise.graphs.patterns.blocks import complete
+        >>> from edgewise.graphs.patterns import complete
         >>> component_spectra(complete(3), 3).projections()[0]  # 1/3 of 0; 2/3 of 3/2, which is double
         tensor([0.3333, 0.6667, 0.6667], dtype=torch.float64)
         """

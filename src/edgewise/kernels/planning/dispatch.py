@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.errors import BackendRefusal
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.derived import cached
-from edgewise.graphs.partition.partition import check_partitioned
+from edgewise.graphs.partition import check_partitioned
 from edgewise.graphs.tracing import is_real, is_transformed
 from edgewise.kernels import partitioned
 from edgewise.kernels.backend import EVERYTHING, Backend

@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.derived import cached
-from edgewise.graphs.patterns.line import strided_parts
+from edgewise.graphs.patterns import strided_parts
 from edgewise.graphs.rule import Blocks
 from edgewise.layers.attention.attention import PositionalAttention
 from edgewise.layers.attention.positions import Rotary, batch_of

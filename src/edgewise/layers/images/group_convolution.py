@@ -14,7 +14,7 @@ from edgewise.configuration import Count, NonNegative, require
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.graphs.patterns.plane import Disc
+from edgewise.graphs.patterns import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.geometric.geometry import displacements
 from edgewise.layers.plain.layer import Example, Layer, example_graph

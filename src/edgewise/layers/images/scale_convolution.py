@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Count, NonNegative
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.graphs.patterns.plane import Disc
+from edgewise.graphs.patterns import Disc
 from edgewise.kernels import aggregate
 from edgewise.layers.images.group_convolution import lattice, lattice_points, on_plane, over_pixels
 from edgewise.layers.plain.layer import Example, Layer, example_graph

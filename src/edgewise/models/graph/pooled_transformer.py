@@ -10,11 +10,10 @@ from edgewise import layers
 from edgewise.configuration import Choice, Count, Natural, NonNegative, OneOf, Settings, Share, chosen
 from edgewise.errors import ExplanationError, ShapeError
 from edgewise.graphs import Graph
-from edgewise.models.capabilities import evaluating
 from edgewise.models.graph.gnn import CONNECTIONS, GNN, GRAPH_NORMS, GNNSettings
 from edgewise.models.graph.graph_layers import GRAPH_LAYERS
 from edgewise.models.parts import Readout
-from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout
+from edgewise.models.signature import Features, Penalised, Signature, Tokens, accepted, check_readout, evaluating
 
 
 @dataclass(frozen=True)

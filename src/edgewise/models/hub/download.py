@@ -5,7 +5,7 @@ from pathlib import Path
 
 from edgewise.errors import ConfigError, DataError, installing
 from edgewise.files import reading
-from edgewise.models.hub.layout import is_plain
+from edgewise.models.hub.architectures import is_plain
 
 BESIDE = ("config.json", "model.safetensors.index.json")  # the weights
 TOKENS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

@@ -16,7 +16,7 @@ from edgewise.configuration import Choice, Count, Natural, OneOf, Positive, Sett
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
-from edgewise.graphs.patterns.line import fixed_parts, strided_parts
+from edgewise.graphs.patterns import fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers.plain.linear import Embedding
 from edgewise.models.parts import BLOCKS, FEED_FORWARDS

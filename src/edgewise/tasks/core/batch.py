@@ -12,9 +12,7 @@ from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.checks import shown
 from edgewise.graphs.derived import cached
-from edgewise.graphs.partition.halo import Group, bounds_of
-from edgewise.graphs.partition.metis import arranged
-from edgewise.graphs.partition.partition import Partition, partition
+from edgewise.graphs.partition import Group, Partition, arranged, bounds_of, partition
 from edgewise.layers.plain.linear import SparseFeatures
 
 AnyGraph = Graph | EncoderDecoderGraph | Sample | LayerSample | Neighborhood

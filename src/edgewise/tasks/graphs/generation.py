@@ -16,8 +16,7 @@ from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph, causal, comparison, grid, links_of
 from edgewise.graphs.comparison import isomorphism_classes, undirected
 from edgewise.graphs.derived import cached
-from edgewise.models.capabilities import language_model
-from edgewise.models.signature import Tokens
+from edgewise.models.signature import Tokens, language_model
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of

@@ -11,8 +11,7 @@ from edgewise.data.splits import Split, check_apart, check_listed, check_splits,
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.models.capabilities import Clustering
-from edgewise.models.signature import Features
+from edgewise.models.signature import Clustering, Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Drawing, Networks, Section

@@ -13,8 +13,7 @@ from torch.nn import functional
 from edgewise.data.splits import Split
 from edgewise.errors import counted
 from edgewise.graphs import Graph, complete
-from edgewise.models.capabilities import Latent, latent_model
-from edgewise.models.signature import Features
+from edgewise.models.signature import Features, Latent, latent_model
 from edgewise.models.vision.vae import kl_from_normal
 from edgewise.tasks.core.abilities import Predicts, Sampling
 from edgewise.tasks.core.batch import Batch

@@ -22,7 +22,7 @@ from edgewise.files import cache_path, check_header, holds, read_bytes, reading
 from edgewise.graphs import Graph
 from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
-from edgewise.models.capabilities import Attribution
+from edgewise.models.signature import Attribution
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities

@@ -18,8 +18,7 @@ from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import UTF16, decode, read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
-from edgewise.models.capabilities import LanguageModel, language_model
-from edgewise.models.signature import Tokens
+from edgewise.models.signature import LanguageModel, Tokens, language_model
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.core.attention import last_attention, matrices

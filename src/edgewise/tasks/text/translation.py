@@ -15,7 +15,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, installing
 from edgewise.files import decode, gunzip, read_bytes
 from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import Hypothesis, TokenPairs, translate
-from edgewise.models.text.translation import Translator
+from edgewise.models.text.generation import Translator
 from edgewise.tasks.core.batch import Batch, evenly
 from edgewise.tasks.core.classification import Classification, cross_entropy
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable

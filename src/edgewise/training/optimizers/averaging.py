@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from edgewise.errors import ConfigError
-from edgewise.models.capabilities import modes_kept
+from edgewise.models.signature import modes_kept
 
 NAMES = "steps", "average", "count"  # under a weight's name in a checkpoint
 Batches = Callable[[], Iterable[tuple[Any, ...]]]

@@ -27,7 +27,7 @@ from edgewise import (
     window,
 )
 from edgewise.graphs import blocks
-from edgewise.graphs.patterns.line import fixed_parts
+from edgewise.graphs.patterns import fixed_parts
 from edgewise.kernels.backends.torch import portable
 
 N, E = 7, 13

@@ -1,0 +1,760 @@
+"""How kinds of models are written in the layout of Hugging Face and here: names of tensors and options, their maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgewise.configuration import Choice, chosen
+from edgewise.errors import ConfigError
+from edgewise.graphs import Graph, causal, complete, window
+from edgewise.models.parts import BLOCKS, GATES, PreNorm
+from edgewise.models.signature import Features, TokenPairs, Tokens
+from edgewise.models.text.bert import BERT, BERTSettings
+from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
+from edgewise.models.text.transformer import Transformer, TransformerSettings
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of our tensors and the tensors of theirs that it is made of, by name, {} being a block's number; `read` makes
+    ours from theirs and their configuration, and `write` theirs from ours and their configuration. `copies` are other
+    names of the first one, where it is tied: a file may have it under any of them."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    read: Callable[[Sequence[Tensor], Config], Tensor] = lambda theirs, config: theirs[0]
+    write: Callable[[Tensor, Config], Sequence[Tensor]] = lambda ours, config: (ours,)
+    copies: tuple[str, ...] = ()
+
+    def block(self, number: int) -> Part:
+        """The same part of one block."""
+        return replace(self, ours=self.ours.format(number), theirs=tuple(t.format(number) for t in self.theirs))
+
+
+def pair(ours: str, theirs: str) -> tuple[Part, Part]:
+    """A weight and its bias."""
+    return Part(f"{ours}.weight", (f"{theirs}.weight",)), Part(f"{ours}.bias", (f"{theirs}.bias",))
+
+
+def transposed(ours: str, theirs: str) -> tuple[Part, Part]:
+    """The same where they multiply from the right."""
+    weight, bias = pair(ours, theirs)
+    return replace(weight, read=lambda theirs, config: theirs[0].T, write=lambda weight, config: (weight.T,)), bias
+
+
+def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
+    """Several linear maps that are one here."""
+    weight, bias = (
+        Part(
+            f"{ours}.{part}",
+            tuple(f"{name}.{part}" for name in theirs),
+            lambda theirs, config: torch.cat(list(theirs)),
+            lambda x, config: x.chunk(len(theirs)),
+        )
+        for part in ("weight", "bias")
+    )
+    return weight, bias
+
+
+def grouped(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
+    """Queries, keys and values that are one linear map here, where several heads may share keys and values."""
+
+    def write(x: Tensor, config: Config) -> Sequence[Tensor]:
+        heads, shared = config["num_attention_heads"], config["num_key_value_heads"]
+        channels = len(x) // (heads + 2 * shared)
+        return x.split([heads * channels, shared * channels, shared * channels])
+
+    weight, bias = stacked(ours, theirs)
+    return replace(weight, write=write), replace(bias, write=write)
+
+
+def embedded(ours: str, theirs: str, segments: str, padded: bool = False) -> tuple[Part, ...]:
+    """Learned positions, to which the embedding of the first segment is added: every text here is one. Where they are
+    `padded`, position 0 comes after the row of the token that pads."""
+
+    def skipped(config: Config) -> int:
+        return config["pad_token_id"] + 1 if padded else 0
+
+    def write(weight: Tensor, config: Config) -> Sequence[Tensor]:
+        front = torch.zeros(skipped(config), weight.shape[1])
+        return torch.cat([front, weight]), torch.zeros(config["type_vocab_size"], weight.shape[1])
+
+    names = (f"{theirs}.weight", f"{segments}.weight")
+    return (Part(f"{ours}.weight", names, lambda theirs, c: theirs[0][skipped(c) :] + theirs[1][0], write),)
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How one kind of model is written there and here.
+
+    The names of the bare model begin with `prefix` inside a model with a head. The tensors are those outside the
+    blocks, of all heads that there are, and those of one block of each stack, by the setting that says how many blocks
+    it has. `spare` is what names of tensors contain that ours has no use for: old masks, and what only another head
+    reads. `graph` says who attends to whom, and `longer` what their options are
+    for more positions; those of a `plane` are of a square of patches, after the class node's."""
+
+    prefix: str
+    whole: tuple[Part, ...]
+    blocks: Mapping[str, tuple[Part, ...]]
+    model: Callable[[Config], Any]
+    config: Callable[[Any], dict[str, Any]]
+    spare: tuple[str, ...]
+    graph: Callable[[Config], Callable[[int], Graph]] = lambda config: complete
+    longer: Callable[[Config, int], dict[str, Any]] = lambda config, length: {"max_position_embeddings": length}
+    plane: bool = False
+
+    def parts(self, settings: Any) -> list[Part]:
+        """All tensors of a model with those settings."""
+        stacks = ((range(getattr(settings, depth)), block) for depth, block in self.blocks.items())
+        return [*self.whole, *(part.block(n) for numbers, block in stacks for n in numbers for part in block)]
+
+
+TABLES: dict[str, Mapping[Any, str]] = {
+    "activation": dict.fromkeys(("gelu_new", "gelu_pytorch_tanh"), "gelu-tanh")
+    | {name: name for name in ("gelu", "relu", "silu")},
+    "norm": {1e-5: "layer", 1e-12: "fine-layer"},
+}
+OPTIONS = {  # what our settings are called in the configuration of an encoder
+    "width": "hidden_size",
+    "depth": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "hidden": "intermediate_size",
+    "activation": "hidden_act",
+    "norm": "layer_norm_eps",
+}
+
+
+def refuse_unusual(settings: TransformerSettings) -> None:
+    block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
+    plain = type(block) is PreNorm and Choice.of(settings.positions) == Choice("learned")
+    shared = attention.options.get("key_value_heads") not in (None, settings.heads)
+    if not plain or attention.name != "softmax" or shared:
+        theirs = "pre-norm blocks, learned positions and as many keys as queries"
+        raise ConfigError(f"their layout has {theirs}: this model has others")
+
+
+def known(table: Mapping[Any, Any], option: str, value: Any) -> Any:
+    if value not in table:
+        raise ConfigError(f"{option} {value!r} has no counterpart here: known are {', '.join(map(str, table))}")
+    return table[value]
+
+
+def named(table: Mapping[Any, str], ours: str, option: str) -> Any:
+    for theirs, name in table.items():
+        if name == ours:
+            return theirs
+    raise ConfigError(f"{option}={ours!r} has no counterpart there: known are {', '.join(table.values())}")
+
+
+def refuse(config: Config, **expected: Any) -> None:
+    for option, value in expected.items():
+        if config.get(option, value) != value:
+            raise ConfigError(f"{option} {config[option]!r} has no counterpart here: only {value!r} has")
+
+
+def labelled(count: int) -> dict[str, dict[Any, Any]]:
+    """The names of that many classes, both ways."""
+    numbers = {f"LABEL_{number}": number for number in range(count)}
+    return {"id2label": {str(number): name for name, number in numbers.items()}, "label2id": numbers}
+
+
+def settings_from(
+    config: Config, options: Mapping[str, str], tables: Mapping[str, Mapping[Any, str]] = TABLES
+) -> dict[str, Any]:
+    """What our settings are in their configuration; options = the names of ours there."""
+    settings = {ours: config[theirs] for ours, theirs in options.items()}
+    return settings | {name: known(table, options[name], settings[name]) for name, table in tables.items()}
+
+
+def rates_from(config: Config, stages: str, attention: str, default: float) -> dict[str, float | None]:
+    """Our two rates of dropout, by the names of theirs, which are the default where they are left out."""
+    dropout, weights = (float(config.get(name, default)) for name in (stages, attention))
+    return {"dropout": dropout, "attention_dropout": None if weights == dropout else weights}
+
+
+def transformer_from(config: Config, options: Mapping[str, str], **others: Any) -> TransformerSettings:
+    """The same for a transformer, whose parts have their own options."""
+    settings, rate = settings_from(config, options), others.pop("attention_dropout", None)
+    if rate is not None:
+        others["attention"] = Choice("softmax", {"dropout": rate})
+    feed_forward = Choice(settings.pop("activation"), {"hidden": settings.pop("hidden")})
+    block = Choice("pre-norm", {"norm": settings.pop("norm")})
+    return TransformerSettings(**settings, feed_forward=feed_forward, block=block, **others)
+
+
+def options_from(
+    settings: Any, options: Mapping[str, str], tables: Mapping[str, Mapping[Any, str]] = TABLES
+) -> dict[str, Any]:
+    """What their options are in our settings."""
+    given = vars(settings)
+    if isinstance(settings, TransformerSettings | EncoderDecoderSettings):
+        feed_forward, block = Choice.of(settings.feed_forward), chosen("block", settings.block, BLOCKS)()
+        given = given | {"hidden": feed_forward.options.get("hidden"), "norm": block.norm}
+        given |= {"activation": feed_forward.name}
+    given = {name: given[name] for name in options}
+    given["hidden"] = given["hidden"] or 4 * settings.width
+    given |= {name: named(table, given[name], name) for name, table in tables.items()}
+    return {options[name]: value for name, value in given.items()}
+
+
+def is_plain(file: str) -> bool:
+    """Whether a name is that of a file of safetensors, and of no other folder."""
+    return file.endswith(".safetensors") and Path(file).name == file and "\\" not in file
+
+
+GPT2_OPTIONS = {
+    "width": "n_embd",
+    "depth": "n_layer",
+    "heads": "n_head",
+    "hidden": "n_inner",
+    "activation": "activation_function",
+    "norm": "layer_norm_epsilon",
+}
+
+
+def _gpt2(config: Config) -> Transformer:
+    refuse(config, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    refuse(config, tie_word_embeddings=True)
+    rates = rates_from(config, "resid_pdrop", "attn_pdrop", 0.1)
+    refuse({"embd_pdrop": 0.1, **config}, embd_pdrop=rates["dropout"])  # one rate here
+    settings = transformer_from({"n_inner": None, **config}, GPT2_OPTIONS, tied=True, **rates)
+    tokens, length = config["vocab_size"], config["n_positions"]
+    return Transformer(settings, Tokens(tokens, tokens, length=length))
+
+
+def _gpt2_config(model: Transformer) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    refuse_unusual(settings)
+    if not (settings.tied and isinstance(signature, Tokens) and settings.readout == "none"):
+        raise ConfigError("GPT-2 is a language model with tied embeddings: this model is none")
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        **options_from(settings, GPT2_OPTIONS),
+        **dict.fromkeys(("embd_pdrop", "resid_pdrop"), settings.dropout),
+        "attn_pdrop": settings.of_attention,
+        "n_positions": signature.length,
+        "vocab_size": signature.inputs,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+GPT2 = Architecture(
+    prefix="transformer.",
+    whole=(
+        Part("embed.weight", ("transformer.wte.weight",), copies=("lm_head.weight",)),
+        Part("positions.weight", ("transformer.wpe.weight",)),
+        *pair("norm", "transformer.ln_f"),
+    ),
+    blocks={
+        "depth": (
+            *pair("blocks.{}.norm_1", "transformer.h.{}.ln_1"),
+            *transposed("blocks.{}.attention.projection", "transformer.h.{}.attn.c_attn"),
+            *transposed("blocks.{}.attention.output", "transformer.h.{}.attn.c_proj"),
+            *pair("blocks.{}.norm_2", "transformer.h.{}.ln_2"),
+            *transposed("blocks.{}.feed_forward.up", "transformer.h.{}.mlp.c_fc"),
+            *transposed("blocks.{}.feed_forward.down", "transformer.h.{}.mlp.c_proj"),
+        )
+    },
+    model=_gpt2,
+    config=_gpt2_config,
+    spare=(".attn.bias", ".attn.masked_bias"),
+    longer=lambda config, length: {"n_positions": length},
+    graph=lambda config: causal,
+)
+
+
+LLAMA_OPTIONS = OPTIONS | {"norm": "rms_norm_eps"}
+LLAMA_TABLES: dict[str, dict[Any, str]] = {
+    "activation": {"silu": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu"},
+    "norm": {1e-6: "rms", 1e-5: "coarse-rms"},
+}
+SLIDING = "sliding_attention"
+LENGTH = 2048  # written where a model has no largest length
+
+
+def _llama(config: Config, biased: bool = False) -> Transformer:
+    config = {"rms_norm_eps": 1e-6, "hidden_act": "silu", **config}
+    settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
+    heads, width = settings["heads"], settings["width"]
+    bias = config.get("mlp_bias", False)
+    refuse(config, head_dim=config.get("head_dim") and width // heads, attention_bias=bias, pretraining_tp=1)
+    options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
+    if biased:
+        options["inputs_bias"] = True
+    if rate := float(config.get("attention_dropout", 0.0)):
+        options["dropout"] = rate
+    _graph(config)  # or its error
+    made = TransformerSettings(
+        width,
+        settings["depth"],
+        heads,
+        attention=Choice("softmax", options),
+        positions=_rotary(config),
+        feed_forward=Choice(settings["activation"], {"hidden": settings["hidden"]}),
+        block=Choice("pre-norm", {"norm": settings["norm"], "bias": bias}),
+        tied=config.get("tie_word_embeddings", False),
+    )
+    return Transformer(made, Tokens(config["vocab_size"], config["vocab_size"], length=_length(config)))
+
+
+def _length(config: Config) -> int:
+    length: int = config.get("max_position_embeddings", LENGTH)
+    return length
+
+
+def _rotary(config: Config) -> Choice:
+    """The rotation, as transformers 5 writes it, or older versions."""
+    beside = {name: config[name] for name in ("rope_theta", "partial_rotary_factor") if name in config}
+    rope = beside | (config.get("rope_scaling") or config.get("rope_parameters") or {})
+    refuse(rope, partial_rotary_factor=1.0)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    known({"default": 0, "linear": 0}, "rope_type", kind)
+    stretch = {"stretch": float(rope["factor"])} if kind == "linear" else {}
+    return Choice("rotary", {"base": float(rope.get("rope_theta", 10000.0)), **stretch})
+
+
+def _longer(config: Config, length: int) -> dict[str, Any]:
+    """Positions divided so that they fit among those trained on."""
+    turned = _rotary(config).options
+    factor = turned.get("stretch", 1.0) * max(1.0, length / _length(config))
+    rope = {"rope_type": "linear", "factor": factor, "rope_theta": turned["base"]}
+    return {"max_position_embeddings": length, "rope_parameters": rope, "rope_scaling": None}
+
+
+def _graph(config: Config) -> Callable[[int], Graph]:
+    """Causal, or the last tokens of a window, which LLaMA has not, and Qwen 2 may have in its last layers alone."""
+    kind, kinds = config.get("model_type"), config.get("layer_types")
+    reach = None if kind == "llama" else config.get("sliding_window", 4096)
+    if kind == "qwen2":
+        reach = reach if config.get("use_sliding_window", False) else None
+        full = config.get("max_window_layers", 28)
+        kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
+        reach = reach if SLIDING in kinds else None
+    if reach is not None and kinds and len(set(kinds)) > 1:
+        what = f"a window of {reach} tokens in {kinds.count(SLIDING)} of {len(kinds)} layers"
+        raise ConfigError(
+            f"{what} (layer_types, max_window_layers) has no counterpart here: all layers share one graph"
+        )
+    return causal if reach is None else partial(window, radius=reach - 1, sides="past")
+
+
+def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
+    positions, feed_forward = Choice.of(settings.positions), Choice.of(settings.feed_forward)
+    plain = type(block) is PreNorm and attention.name == "softmax" and settings.readout == "none"
+    if not (plain and positions.name == "rotary" and isinstance(signature, Tokens) and feed_forward.name in GATES):
+        theirs = "a language model of pre-norm blocks with rotary positions and a gated network"
+        raise ConfigError(f"{kind} is {theirs}: this model is none")
+    biased = bool(attention.options.get("inputs_bias"))
+    if (kind != "Qwen2" and biased and not block.bias) or (kind != "Llama" and block.bias):
+        raise ConfigError(f"{kind} has other biases than this model: write it as {'llama' if block.bias else 'qwen2'}")
+    turned = {"base": 10000.0, "stretch": 1.0} | positions.options
+    rope = {"rope_theta": turned["base"], "rope_type": "default"}
+    if turned["stretch"] != 1:
+        rope |= {"rope_type": "linear", "factor": turned["stretch"]}
+    return {
+        "architectures": [f"{kind}ForCausalLM"],
+        "model_type": kind.lower(),
+        **options_from(settings, LLAMA_OPTIONS, LLAMA_TABLES),
+        "num_key_value_heads": attention.options.get("key_value_heads") or settings.heads,
+        "head_dim": settings.width // settings.heads,
+        "attention_dropout": settings.of_attention,
+        "rope_parameters": rope,
+        "max_position_embeddings": signature.length or LENGTH,
+        "vocab_size": signature.inputs,
+        "tie_word_embeddings": settings.tied,
+        "attention_bias": block.bias,
+        "mlp_bias": block.bias,
+        "sliding_window": None,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
+def _llama_like(kind: str) -> Architecture:
+    return Architecture(
+        prefix="model.",
+        whole=(
+            Part("embed.weight", ("model.embed_tokens.weight",), copies=("lm_head.weight",)),
+            Part("norm.weight", ("model.norm.weight",)),
+            Part("head.weight", ("lm_head.weight",)),
+        ),
+        blocks={
+            "depth": (
+                Part("blocks.{}.norm_1.weight", ("model.layers.{}.input_layernorm.weight",)),
+                *grouped(
+                    "blocks.{}.attention.projection",
+                    [f"model.layers.{{}}.self_attn.{name}_proj" for name in "qkv"],
+                ),
+                *pair("blocks.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
+                Part("blocks.{}.norm_2.weight", ("model.layers.{}.post_attention_layernorm.weight",)),
+                *stacked(
+                    "blocks.{}.feed_forward.gate_and_value",
+                    [f"model.layers.{{}}.mlp.{name}_proj" for name in ("gate", "up")],
+                ),
+                *pair("blocks.{}.feed_forward.down", "model.layers.{}.mlp.down_proj"),
+            )
+        },
+        model=partial(_llama, biased=kind == "Qwen2"),
+        config=partial(_llama_config, kind=kind),
+        spare=(".rotary_emb.inv_freq",),
+        graph=_graph,
+        longer=_longer,
+    )
+
+
+LLAMA, MISTRAL, QWEN2 = map(_llama_like, ("Llama", "Mistral", "Qwen2"))
+
+
+PADDING = 1  # the token that pads, in every RoBERTa; texts here have none
+
+
+def _bert(config: Config, unused: int = 0) -> BERT:
+    """An encoder of that configuration, whose first positions are `unused`."""
+    refuse(config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+    refuse(config, tie_word_embeddings=True)
+    texts = any(name.endswith("ForSequenceClassification") for name in config.get("architectures") or ())
+    rates = rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.1)
+    options = settings_from(config, OPTIONS) | rates
+    of_head = None if (rate := config.get("classifier_dropout")) is None else float(rate)
+    settings = BERTSettings(**options, head_dropout=of_head, readout="first" if texts else "none")
+    tokens, length = config["vocab_size"], config["max_position_embeddings"] - unused
+    outputs = len(config.get("id2label", (0, 1))) if texts else tokens
+    return BERT(settings, Tokens(tokens, outputs, length=length, whole_graph=texts))
+
+
+def _bert_config(model: BERT, kind: str, unused: int = 0) -> dict[str, Any]:
+    """The configuration of an encoder, as a model of that kind whose first positions are `unused`."""
+    if not isinstance(model, BERT):
+        raise ConfigError(f"{kind} is the model bert, of post-norm blocks: this model is none")
+    settings, signature = model.settings, model.signature
+    if settings.readout not in ("none", "first"):
+        raise ConfigError(f"{kind} reads a text by its first token, readout='first', not {settings.readout!r}")
+    head = "ForSequenceClassification" if signature.whole_graph else "ForMaskedLM"
+    return {
+        "architectures": [f"{kind}{head}"],
+        "model_type": kind.lower(),
+        **options_from(settings, OPTIONS),
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.of_attention,
+        "classifier_dropout": settings.head_dropout,
+        "max_position_embeddings": (signature.length or 1) + unused,
+        "type_vocab_size": 1,
+        "vocab_size": signature.inputs,
+        "pad_token_id": unused - 1 if unused else None,
+        **labelled(signature.outputs if signature.whole_graph else 2),
+    }
+
+
+def _bert_block(prefix: str) -> tuple[Part, ...]:
+    """The tensors of one block of an encoder."""
+    return (
+        *stacked(
+            "blocks.{}.attention.projection",
+            [f"{prefix}.encoder.layer.{{}}.attention.self.{name}" for name in ("query", "key", "value")],
+        ),
+        *pair("blocks.{}.attention.output", f"{prefix}.encoder.layer.{{}}.attention.output.dense"),
+        *pair("blocks.{}.norm_1", f"{prefix}.encoder.layer.{{}}.attention.output.LayerNorm"),
+        *pair("blocks.{}.feed_forward.up", f"{prefix}.encoder.layer.{{}}.intermediate.dense"),
+        *pair("blocks.{}.feed_forward.down", f"{prefix}.encoder.layer.{{}}.output.dense"),
+        *pair("blocks.{}.norm_2", f"{prefix}.encoder.layer.{{}}.output.LayerNorm"),
+    )
+
+
+BERT_LAYOUT = Architecture(
+    prefix="bert.",
+    whole=(
+        Part("embed.weight", ("bert.embeddings.word_embeddings.weight",), copies=("cls.predictions.decoder.weight",)),
+        *embedded("positions", "bert.embeddings.position_embeddings", "bert.embeddings.token_type_embeddings"),
+        *pair("norm", "bert.embeddings.LayerNorm"),
+        *pair("readout.dense", "bert.pooler.dense"),
+        *pair("head", "classifier"),
+        *pair("masked.dense", "cls.predictions.transform.dense"),
+        *pair("masked.norm", "cls.predictions.transform.LayerNorm"),
+        Part("masked.bias", ("cls.predictions.bias",), copies=("cls.predictions.decoder.bias",)),
+    ),
+    blocks={"depth": _bert_block("bert")},
+    model=_bert,
+    config=partial(_bert_config, kind="Bert"),
+    spare=(".position_ids", "cls.", "bert.pooler.", "classifier."),
+)
+
+
+def _roberta(config: Config) -> BERT:
+    refuse(config, hidden_act="gelu")  # that of its head, whatever the others
+    return _bert(config, unused=config["pad_token_id"] + 1)
+
+
+ROBERTA_LAYOUT = Architecture(
+    prefix="roberta.",
+    whole=(
+        Part("embed.weight", ("roberta.embeddings.word_embeddings.weight",), copies=("lm_head.decoder.weight",)),
+        *embedded(
+            "positions",
+            "roberta.embeddings.position_embeddings",
+            "roberta.embeddings.token_type_embeddings",
+            padded=True,
+        ),
+        *pair("norm", "roberta.embeddings.LayerNorm"),
+        *pair("readout.dense", "classifier.dense"),
+        *pair("head", "classifier.out_proj"),
+        *pair("masked.dense", "lm_head.dense"),
+        *pair("masked.norm", "lm_head.layer_norm"),
+        Part("masked.bias", ("lm_head.bias",), copies=("lm_head.decoder.bias",)),
+    ),
+    blocks={"depth": _bert_block("roberta")},
+    model=_roberta,
+    config=partial(_bert_config, kind="Roberta", unused=PADDING + 1),
+    spare=(".position_ids", "lm_head.", "roberta.pooler.", "classifier."),
+    longer=lambda config, length: {"max_position_embeddings": length + config["pad_token_id"] + 1},
+)
+
+
+def _vit(config: Config) -> Transformer:
+    refuse(config, qkv_bias=True)
+    rows, left = divmod(config["image_size"], config["patch_size"])
+    if left:
+        raise ConfigError(f"patches of {config['patch_size']} do not cut images of {config['image_size']} pixels")
+    rates = rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.0)
+    settings = transformer_from(config, OPTIONS, readout="class", **rates)
+    inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
+    return Transformer(settings, Features(inputs, outputs, length=rows * rows, whole_graph=True))
+
+
+def _vit_config(model: Transformer) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    refuse_unusual(settings)
+    rows = isqrt(signature.length or 0)
+    sizes = {c: isqrt(signature.inputs // c) for c in (1, 3) if signature.inputs % c == 0}
+    channels = next((c for c, size in sizes.items() if c * size * size == signature.inputs), None)
+    images = settings.readout == "class" and isinstance(signature, Features) and rows * rows == signature.length
+    if channels is None or not images:
+        raise ConfigError("ViT reads square patches of square images, grey or of three colours, with readout='class'")
+    return {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        **options_from(settings, OPTIONS),
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.of_attention,
+        "image_size": rows * sizes[channels],
+        "patch_size": sizes[channels],
+        "num_channels": channels,
+        "qkv_bias": True,
+        **labelled(signature.outputs),
+    }
+
+
+VIT = Architecture(
+    prefix="vit.",
+    whole=(
+        Part(
+            "class_node",
+            ("vit.embeddings.cls_token",),
+            lambda theirs, config: theirs[0].flatten(),
+            lambda node, config: (node.view(1, 1, -1),),
+        ),
+        Part(
+            "embed.weight",
+            ("vit.embeddings.patch_embeddings.projection.weight",),
+            lambda theirs, config: theirs[0].flatten(1),
+            lambda weight, config: (
+                weight.unflatten(1, (config["num_channels"], config["patch_size"], config["patch_size"])),
+            ),
+        ),
+        Part("embed.bias", ("vit.embeddings.patch_embeddings.projection.bias",)),
+        Part(
+            "positions.weight",
+            ("vit.embeddings.position_embeddings",),
+            lambda theirs, config: theirs[0][0],
+            lambda weight, config: (weight[None],),
+        ),
+        *pair("norm", "vit.layernorm"),
+        *pair("head", "classifier"),
+    ),
+    blocks={
+        "depth": (
+            *pair("blocks.{}.norm_1", "vit.encoder.layer.{}.layernorm_before"),
+            *stacked(
+                "blocks.{}.attention.projection",
+                [f"vit.encoder.layer.{{}}.attention.attention.{name}" for name in ("query", "key", "value")],
+            ),
+            *pair("blocks.{}.attention.output", "vit.encoder.layer.{}.attention.output.dense"),
+            *pair("blocks.{}.norm_2", "vit.encoder.layer.{}.layernorm_after"),
+            *pair("blocks.{}.feed_forward.up", "vit.encoder.layer.{}.intermediate.dense"),
+            *pair("blocks.{}.feed_forward.down", "vit.encoder.layer.{}.output.dense"),
+        )
+    },
+    model=_vit,
+    config=_vit_config,
+    spare=("vit.pooler.",),
+    longer=lambda config, length: {"image_size": isqrt(length) * config["patch_size"]},
+    plane=True,
+)
+
+
+T5_OPTIONS = {
+    "width": "d_model",
+    "encoder_depth": "num_layers",
+    "decoder_depth": "num_decoder_layers",
+    "heads": "num_heads",
+    "hidden": "d_ff",
+    "activation": "feed_forward_proj",
+    "norm": "layer_norm_epsilon",
+    "dropout": "dropout_rate",
+}
+T5_TABLES: dict[str, dict[Any, str]] = {
+    "activation": {"relu": "relu", "gated-gelu": "geglu", "gated-silu": "swiglu"},
+    "norm": {1e-6: "rms", 1e-5: "coarse-rms"},
+}
+PAIRS = {"count": "relative_attention_num_buckets", "reach": "relative_attention_max_distance"}
+
+
+def _t5(config: Config) -> EncoderDecoder:
+    config = {"num_decoder_layers": config["num_layers"], "feed_forward_proj": "relu", "tie_word_embeddings": True} | {
+        name: value for name, value in config.items() if value is not None
+    }
+    tied = config["tie_word_embeddings"]
+    refuse(config, d_kv=config["d_model"] // config["num_heads"])
+    settings = settings_from({"layer_norm_epsilon": 1e-6, "dropout_rate": 0.1, **config}, T5_OPTIONS, T5_TABLES)
+    sizes = {"count": config.get(PAIRS["count"], 32), "reach": config.get(PAIRS["reach"], 128)}
+    feed_forward = Choice(settings.pop("activation"), {"hidden": settings.pop("hidden")})
+    made = EncoderDecoderSettings(
+        **{name: value for name, value in settings.items() if name != "norm"},
+        positions=Choice("t5", {**sizes, "shared": True}),
+        feed_forward=feed_forward,
+        block=Choice("pre-norm", {"norm": settings["norm"], "bias": False}),
+        attention_dropout=settings["dropout"],
+        tied=tied,
+    )
+    return EncoderDecoder(made, TokenPairs(config["vocab_size"], config["vocab_size"]))
+
+
+def _t5_config(model: EncoderDecoder) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    block, positions = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.positions)
+    if type(block) is not PreNorm or block.bias or not positions.options.get("shared"):
+        raise ConfigError(
+            "T5 has pre-norm blocks without biases and positions t5 with shared=true: this model has others"
+        )
+    sizes = {"count": 32, "reach": 128} | positions.options
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        **options_from(settings, T5_OPTIONS, T5_TABLES),
+        **{theirs: sizes[ours] for ours, theirs in PAIRS.items()},
+        "d_kv": settings.width // settings.heads,
+        "vocab_size": signature.inputs,
+        "tie_word_embeddings": settings.tied,
+        "scale_decoder_outputs": settings.tied,
+        "is_encoder_decoder": True,
+        "decoder_start_token_id": 0,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+    }
+
+
+def _factor(config: Config) -> float:
+    """How much larger the decoder's output is here: T5 multiplies it by 1/√d, T5 1.1 does not, and ours has the 1/√d of
+    the embedding where that is the output layer too."""
+    tied = config.get("tie_word_embeddings", True)
+    scaled = config.get("scale_decoder_outputs", tied)
+    return float(config["d_model"] ** (0.5 * (tied - scaled)))
+
+
+def _scaled(theirs: Sequence[Tensor], config: Config) -> Tensor:
+    """T5 neither multiplies the embedding by √d nor divides scores by √C: its weights here undo both."""
+    q, *others = theirs
+    return torch.cat([q * config["d_kv"] ** 0.5, *others])
+
+
+def _unscaled(ours: Tensor, config: Config) -> Sequence[Tensor]:
+    q, *others = ours.chunk(3)
+    return q / config["d_kv"] ** 0.5, *others
+
+
+def _stage(ours: str, theirs: str, feed_forward: int) -> tuple[Part, ...]:
+    """One block of a side, whose feed-forward network is that of its stages."""
+    dense = f"{theirs}.{feed_forward}.DenseReluDense"
+
+    def attention(name: str, number: int, kind: str) -> tuple[Part, ...]:
+        stage = f"{theirs}.{number}.{kind}"
+        queries = tuple(f"{stage}.{letter}.weight" for letter in "qkv")
+        return (
+            Part(f"{ours}.{name}.projection.weight", queries, _scaled, _unscaled),
+            Part(f"{ours}.{name}.output.weight", (f"{stage}.o.weight",)),
+        )
+
+    return (
+        *attention("attention", 0, "SelfAttention"),
+        *(attention("cross", 1, "EncDecAttention") if feed_forward == 2 else ()),
+        *(
+            Part(f"{ours}.norm_{number + 1}.weight", (f"{theirs}.{number}.layer_norm.weight",))
+            for number in range(feed_forward + 1)
+        ),
+        Part(f"{ours}.feed_forward.up.weight", (f"{dense}.wi.weight",)),
+        stacked(f"{ours}.feed_forward.gate_and_value", [f"{dense}.wi_0", f"{dense}.wi_1"])[0],
+        Part(f"{ours}.feed_forward.down.weight", (f"{dense}.wo.weight",)),
+    )
+
+
+def _table(side: str) -> Part:
+    name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return Part(f"{side}.0.attention.b", (name,), lambda theirs, config: theirs[0].T, lambda b, config: (b.T,))
+
+
+T5 = Architecture(
+    prefix="",
+    whole=(
+        Part(
+            "embed.weight",
+            ("shared.weight",),
+            lambda theirs, config: theirs[0] / config["d_model"] ** 0.5,
+            lambda weight, config: (weight * config["d_model"] ** 0.5,),
+            ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"),
+        ),
+        _table("encoder"),
+        _table("decoder"),
+        Part("encoder_norm.weight", ("encoder.final_layer_norm.weight",)),
+        Part(
+            "decoder_norm.weight",
+            ("decoder.final_layer_norm.weight",),
+            lambda theirs, config: theirs[0] * _factor(config),
+            lambda weight, config: (weight / _factor(config),),
+        ),
+        Part("head.weight", ("lm_head.weight",)),
+    ),
+    blocks={
+        "encoder_depth": _stage("encoder.{}", "encoder.block.{}.layer", 1),
+        "decoder_depth": _stage("decoder.{}", "decoder.block.{}.layer", 2),
+    },
+    model=_t5,
+    config=_t5_config,
+    spare=("EncDecAttention.relative_attention_bias.weight",),
+    longer=lambda config, length: {},
+)
+
+
+ARCHITECTURES = {
+    "gpt2": GPT2,
+    "llama": LLAMA,
+    "mistral": MISTRAL,
+    "qwen2": QWEN2,
+    "vit": VIT,
+    "bert": BERT_LAYOUT,
+    "roberta": ROBERTA_LAYOUT,
+    "t5": T5,
+}
