@@ -13,7 +13,7 @@ from edgewise.files import MAX_JSON, check_header, read_bytes, read_json, readin
 from fuzz import harnesses
 
 PACKAGE = Path(edgewise.__file__).parent
-FOLDERS = ("tasks", "data", "graphs/store", "models/hub", "configuration")
+FOLDERS = ("tasks", "data", "graphs", "models/hub", "configuration")
 PARSERS = re.compile(
     r"json\.loads?|yaml\.load|csv\.(reader|DictReader)|np\.(load|loadtxt|genfromtxt)|np\.lib\.format\.(open_memmap|read_\w+)"
     r"|ZipFile|Image\.open|loadmat|pq\.\w+|safetensors\.torch\.load(_file)?|load_file|safe_open|openslide\.OpenSlide"

@@ -18,7 +18,7 @@ from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.rule import Blocks, Causal, Complete, Rule
 from edgewise.layers import KeyValueCache
 from edgewise.layers.plain.linear import SparseFeatures
-from edgewise.models import capabilities
+from edgewise.models import signature
 from edgewise.models.signature import Atoms, Features, LanguageModel, MovingParticles, Tokens
 
 # The axes of every input: a capital letter for each number that may differ from call to call (B members of a leading
@@ -238,7 +238,7 @@ class Exportable(nn.Module):
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """A model in evaluation mode, without gradients; its parts are left in the modes that they had."""
-    with capabilities.evaluating(model), torch.no_grad():
+    with signature.evaluating(model), torch.no_grad():
         yield
 
 
