@@ -29,8 +29,7 @@ from edgewise.tasks.images.mnist import read_idx
 from edgewise.tasks.nodes.citation import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
-from edgewise.tasks.own.links import link_folder
-from edgewise.tasks.own.nodes import node_folder
+from edgewise.tasks.own.nodes import link_folder, node_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text

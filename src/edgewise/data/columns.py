@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -61,7 +60,8 @@ class Column:
         """Some of its rows, in that order."""
         if len(rows) == len(self.values) and bool((rows[:-1] < rows[1:]).all()):
             return self
-        return replace(self, values=self.values[rows], present=self.present[rows], at=partial(_nth, self.at, rows))
+        at = self.at
+        return replace(self, values=self.values[rows], present=self.present[rows], at=lambda n: at(int(rows[n])))
 
     def __str__(self) -> str:
         missing = int((~self.present).sum())
@@ -87,7 +87,7 @@ def read_columns(
                 they repeat; numbers with zeros before them, as 007, are texts
     """
     found, problems = list[Column](), list[tuple[str, ...]]()
-    at = partial(_row, replace(table, columns={}))  # without the columns, which need not stay in memory
+    at = replace(table, columns={}).at  # without the columns, which need not stay in memory
     for name in names:
         try:
             found.append(replace(_column(table, name, (known or {}).get(name)), at=at))
@@ -95,14 +95,6 @@ def read_columns(
             problems.append(error.args)
     more = [f"{table.path}: and {len(problems) - SHOWN} more columns"] if len(problems) > SHOWN else []
     return found, [*(line for lines in problems[:SHOWN] for line in lines), *more]
-
-
-def _row(table: Table, number: int) -> str:
-    return table.at(number)
-
-
-def _nth(at: Callable[[int], str], rows: Array, number: int) -> str:
-    return at(int(rows[number]))
 
 
 def _column(table: Table, name: str, known: Kind | None) -> Column:

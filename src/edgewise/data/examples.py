@@ -39,72 +39,44 @@ Kinds = Mapping[str, Kind]
 
 @dataclass(frozen=True)
 class Asked:
-    """What of tables is wanted.
+    """What of tables is wanted."""
 
-    Args:
-        unit: What the examples are, in the plural.
-        inputs: The columns with inputs: for each, by its meaning, the names that it may have.
-        chosen: Those of them that are chosen by name.
-        label: The columns with targets; empty: found.
-        id: The column that names the examples; "row": they are their numbers from 0; empty: found.
-        ignore: Columns that are not read.
-        labelled: Whether targets must be there; if not, neither they nor parts are read.
-        targets: Whether there are columns with targets at all.
-        blank: Whether inputs may be empty.
-        ends: The columns of edges with senders and receivers; empty: found.
-        known: The kinds of the columns of features that a run read, of nodes and of edges; None: all that are left.
-        found: The columns that a run found, by their meaning: they are not looked for where they are there.
-    """
-
-    unit: str
+    unit: str  # what the examples are, in the plural
+    # the columns with inputs: for each, by its meaning, the names that it may have
     inputs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    chosen: Mapping[str, str] = field(default_factory=dict)
-    label: tuple[str, ...] = ()
-    id: str = ""
-    ignore: frozenset[str] = frozenset()
-    labelled: bool = True
-    targets: bool = True
-    blank: bool = False
-    ends: tuple[str, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)  # those of them that are chosen by name
+    label: tuple[str, ...] = ()  # the columns with targets; empty: found
+    id: str = ""  # the column that names the examples; "row": they are their numbers from 0; empty: found
+    ignore: frozenset[str] = frozenset()  # columns that are not read
+    labelled: bool = True  # whether targets must be there; if not, neither they nor parts are read
+    targets: bool = True  # whether there are columns with targets at all
+    blank: bool = False  # whether inputs may be empty
+    ends: tuple[str, ...] = ()  # the columns of edges with senders and receivers; empty: found
+    # the kinds of the columns of features that a run read, of nodes and of edges; None: all that are left
     known: tuple[Kinds, Kinds] | None = None
+    # the columns that a run found, by their meaning: they are not looked for where they are there
     found: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Examples:
-    """What files hold, before anything is fitted to it: nodes, graphs, molecules, texts, ...
+    """What files hold, before anything is fitted to it: nodes, graphs, molecules, texts, ..."""
 
-    Args:
-        place: The folder of the files.
-        files: Those that were read.
-        unit: What the examples are, in the plural.
-        count: How many there are.
-        names: Their names; None: they are their rows.
-        called: The targets' names.
-        targets: The labels of each target: texts, "" where unknown; of arrays numbers. None where they were not read.
-        splits: The parts that the files name; empty: none.
-        inputs: The texts of each input, by its meaning.
-        found: The columns that were found, by their meaning.
-        notes: How the files were read, in lines.
-        counts: What else is counted, by its name.
-        at: What the row of an example is called in a message.
-        header: The names of all columns of their table.
-    """
-
-    place: Path
-    files: tuple[Path, ...]
-    unit: str
-    count: int
-    names: Sequence[str] | None = None
-    called: tuple[str, ...] = ()
+    place: Path  # the folder of the files
+    files: tuple[Path, ...]  # those that were read
+    unit: str  # what the examples are, in the plural
+    count: int  # how many there are
+    names: Sequence[str] | None = None  # their names; None: they are their rows
+    called: tuple[str, ...] = ()  # the targets' names
+    # the labels of each target: texts, "" where unknown; of arrays numbers. None where they were not read
     targets: Sequence[Labels] = ()
-    splits: Splits = field(default_factory=dict)
-    inputs: Mapping[str, list[str]] = field(default_factory=dict)
-    found: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
-    at: Callable[[int], str] = "row {}".format
-    header: Sequence[str] = ()
+    splits: Splits = field(default_factory=dict)  # the parts that the files name; empty: none
+    inputs: Mapping[str, list[str]] = field(default_factory=dict)  # the texts of each input, by its meaning
+    found: Mapping[str, str] = field(default_factory=dict)  # the columns that were found, by their meaning
+    notes: tuple[str, ...] = ()  # how the files were read, in lines
+    counts: Mapping[str, int] = field(default_factory=dict)  # what else is counted, by its name
+    at: Callable[[int], str] = "row {}".format  # what the row of an example is called in a message
+    header: Sequence[str] = ()  # the names of all columns of their table
 
     def __len__(self) -> int:
         return self.count
@@ -305,29 +277,33 @@ def strangers(place: Path, ignore: Set[str], present: Set[str], *known: Iterable
     return problems
 
 
+def lacks(path: Path, names: Iterable[str]) -> str:
+    """The problem of a table without columns that a run read."""
+    return f"{path}: it lacks the columns {', '.join(names)}, which the run was trained with"
+
+
+def features_in(table: Table, taken: Set[str], known: Kinds | None, problems: Problems) -> tuple[list[str], list[str]]:
+    """The columns of features, all that are not taken or those that a run read; and the others that are left out."""
+    others = [name for name in table.header if name and name not in taken]
+    if known is None:
+        return others, []
+    if lacking := [name for name in known if name not in table.header]:
+        problems.add(lacks(table.path, lacking))
+    return [name for name in known if name in table.header], [name for name in others if name not in known]
+
+
 @dataclass(frozen=True)
 class Members:
-    """The nodes or points of examples, the examples one after the other.
+    """The nodes or points of examples, the examples one after the other."""
 
-    Args:
-        columns: What is known of them.
-        sizes: How many each example has [G].
-        names: How an edge names them: a node's own name, or its row.
-        group: The column that says which example a row belongs to.
-        named_by: The column that names them, or nothing.
-        groups: The name of the example that each belongs to.
-        notes: How they were read, in lines.
-        header: The names of all columns of their table.
-    """
-
-    columns: list[Column]
-    sizes: Array
-    names: Sequence[str]
-    group: str
-    named_by: str
-    groups: Sequence[str]
-    notes: tuple[str, ...]
-    header: Sequence[str]
+    columns: list[Column]  # what is known of them
+    sizes: Array  # how many each example has [G]
+    names: Sequence[str]  # how an edge names them: a node's own name, or its row
+    group: str  # the column that says which example a row belongs to
+    named_by: str  # the column that names them, or nothing
+    groups: Sequence[str]  # the name of the example that each belongs to
+    notes: tuple[str, ...]  # how they were read, in lines
+    header: Sequence[str]  # the names of all columns of their table
 
     @property
     def owner(self) -> Array:
@@ -365,12 +341,7 @@ def read_members(
     for number in np.flatnonzero(np.bincount(owner[owner >= 0], minlength=len(examples)) == 0).tolist():
         found.add(f"{path}: the {unit} {examples[number][:40]!r} has no rows")
     names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
-    present, taken = {*table.header}, {*asked.ignore, group, named_by, ""}
-    features, left = [name for name in table.header if name not in taken], list[str]()
-    if known is not None:
-        if lacking := [name for name in known if name not in present]:
-            found.add(f"{path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-        features, left = [name for name in known if name in present], [n for n in features if n not in known]
+    features, left = features_in(table, {*asked.ignore, group, named_by}, known, found)
     rows = np.arange(len(table))
     if named_by:
 
@@ -541,8 +512,7 @@ def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list
     else:
         made = known.get(RELATION) == "category" and not own
         if lacking := [name for name in known if name not in there and not (made and name == RELATION)]:
-            what = f"it lacks the columns {', '.join(lacking)}, which the run was trained with"
-            problems.append(f"{edges[0].path}: {what}")
+            problems.append(lacks(edges[0].path, lacking))
     columns, wrong = read_columns(stacked([one.table for one in edges], names), names, known)
     if made:
         levels, sizes = tuple(spelt(one.path.stem) for one in edges), [len(one.table) for one in edges]
@@ -591,17 +561,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class OneGraph(Examples):
-    """The nodes of one graph, and its edges.
+    """The nodes of one graph, and its edges."""
 
-    Args:
-        edges: Senders and receivers [2, E], by the nodes' rows.
-        x: What is known of the nodes: columns, or numbers [N, C].
-        e: What is known of the edges: columns, or numbers [E, D]; None: nothing.
-    """
-
+    # senders and receivers [2, E], by the nodes' rows
     edges: Array = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    x: list[Column] | Array = field(default_factory=list)
-    e: list[Column] | Array | None = None
+    x: list[Column] | Array = field(default_factory=list)  # what is known of the nodes: columns, or numbers [N, C]
+    e: list[Column] | Array | None = None  # what is known of the edges: columns, or numbers [E, D]; None: nothing
 
     def described(self, edges: Array) -> Self:
         """The same, with each node's degree among edges [2, E] where nothing else is known of the nodes."""
@@ -635,10 +600,10 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         named_by = _covering(table, links, {*asked.ignore, *labels, split, *(known or ())})
         notes += [f"{named_by} names the nodes: each end of an edge is one of its cells"] if named_by else []
     names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
-    present, taken = {*table.header}, {*asked.ignore, named_by, *labels, split, ""}
-    others = [name for name in table.header if name not in taken]
-    features = others if known is None else [] if [*known] == [DEGREE] else [*known]
-    read = [name for name in (*features, *needed, *([split] if has_split else ())) if name in present]
+    degrees = known is not None and [*known] == [DEGREE]
+    taken = {*asked.ignore, named_by, *labels, split}
+    features, new = features_in(table, taken, {} if degrees else known, problems)
+    read = [*features, *needed, *([split] if has_split else ())]
 
     def called(row: int) -> str:
         return f"the node {names[row][:40]!r}"
@@ -650,8 +615,8 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     for one in links:
         one.look(number_of, asked)
         notes += one.notes
-    problems.extend(_misfits(table, links, asked, features, {named_by, *labels}))
-    x, wrong_cells = read_columns(table, [name for name in features if name in present], known)
+    problems.extend(_misfits(table, links, asked, {named_by, *labels}))
+    x, wrong_cells = read_columns(table, features, known)
     e, wrong_edges = columns_of(links, asked)
     ends = ends_of(links, number_of, problems)
     parts = table.texts(split) if has_split else []
@@ -659,7 +624,6 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     if all_wrong := [*wrong_cells, *wrong_edges, *problems.sentences()]:
         raise DataError(*all_wrong)
     of_targets = [labels_of(table, name, table.texts(name)) for name in needed]
-    new = [name for name in others if name not in {*features}]
     new += [n for one in links for n in one.names if asked.known and n not in {*one.ends, *asked.known[1]}]
     new += ["without a name"] * ("" in table.header)
     notes += [*in_lines(x), *in_lines(e, "of edges: "), *left_out(new), *unread(nodes.parent, (nodes, *edges))]
@@ -710,15 +674,10 @@ def _covering(table: Table, links: Sequence[Edges], left_out: set[str]) -> str:
     return fitting[0] if fitting else ""
 
 
-def _misfits(
-    table: Table, links: Sequence[Edges], asked: Asked, features: Iterable[str], needed: set[str]
-) -> list[str]:
+def _misfits(table: Table, links: Sequence[Edges], asked: Asked, needed: set[str]) -> list[str]:
     """What is wrong with the names of columns."""
     problems, place = [], table.path.parent
-    present = {*table.header}
-    if lacking := [name for name in features if name not in present]:
-        problems.append(f"{table.path}: it lacks the columns {', '.join(lacking)}, which the run was trained with")
-    present |= {name for one in links for name in one.names} | ({RELATION} if len(links) > 1 else set())
+    present = {*table.header, *(name for one in links for name in one.names), *([RELATION] if len(links) > 1 else [])}
     if needless := asked.ignore & (needed | {end for one in links for end in one.ends}):
         names = ", ".join(sorted(needless))
         problems.append(f"{place}: the columns {names} are needed: they cannot be ignored")

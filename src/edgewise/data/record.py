@@ -34,22 +34,15 @@ PARTS = ("train", "valid", "valid_none", "test", "test_none")  # of links, as a 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What was fitted to the data that trained a run: it is applied as it is to all later ones.
+    """What was fitted to the data that trained a run: it is applied as it is to all later ones."""
 
-    Args:
-        targets: What the labels are, of each target.
-        columns: The encodings of the columns of nodes or examples; of an array there are none.
-        edges: Those of the edges' columns.
-        widths: The number of features of nodes and of edges.
-        scales: Of each target the mean and the deviation of the values that train; 0 and 1 for classes.
-        names: The columns that were found, by their meaning, such as that which names the nodes.
-    """
-
-    targets: tuple[Target, ...]
-    columns: tuple[Encoding, ...] = ()
-    edges: tuple[Encoding, ...] = ()
-    widths: tuple[int, int] = (0, 0)
+    targets: tuple[Target, ...]  # what the labels are, of each target
+    columns: tuple[Encoding, ...] = ()  # the encodings of the columns of nodes or examples; of an array there are none
+    edges: tuple[Encoding, ...] = ()  # those of the edges' columns
+    widths: tuple[int, int] = (0, 0)  # the number of features of nodes and of edges
+    # of each target the mean and the deviation of the values that train; 0 and 1 for classes
     scales: tuple[tuple[float, float], ...] = ()
+    # the columns that were found, by their meaning, such as that which names the nodes
     names: Mapping[str, str] | None = None
 
     @property

@@ -8,7 +8,7 @@ import torch
 from edgewise import training
 from edgewise.errors import DataError
 from edgewise.tasks import link_folder
-from edgewise.tasks.own.links import OwnLinks
+from edgewise.tasks.own.nodes import OwnLinks
 from edgewise.training import Choice, RunConfig, TrainSettings, train
 from tasks.own.test_links import NODES, write
 

@@ -140,6 +140,9 @@ class KnowledgeGraph(Predicts):
             if not len(facts.splits[split]):
                 raise DataError(f"{name} has no facts in {split}")
         self.name, self.facts = name, facts
+        self._number, self._relation = (
+            {name: n for n, name in enumerate(names)} for names in (facts.entities, facts.relations)
+        )
         self.splits: dict[Split, Tensor] = dict(facts.splits)
         self.count, self.kinds = len(facts.entities), 2 * len(facts.relations)
         self.epoch_size = len(facts.splits["train"])
@@ -265,7 +268,7 @@ class KnowledgeGraph(Predicts):
 
     def _parse(self, request: str) -> Tensor:
         parts = [part.strip() for part in request.split("\t" if "\t" in request else ",")]
-        advice = f"give HEAD, RELATION, ? or ?, RELATION, TAIL, such as '{self._name(0)}, {self.facts.relations[0]}, ?'"
+        advice = f"give HEAD, RELATION, ? or ?, RELATION, TAIL, such as '{self.typical}'"
         if len(parts) != 3 or (parts[0] == "?") == (parts[2] == "?"):
             raise DataError(f"{request[:80]!r} is no query: {advice}")
         entity, back = (parts[2], self.kinds // 2) if parts[0] == "?" else (parts[0], 0)
@@ -273,17 +276,6 @@ class KnowledgeGraph(Predicts):
             if name not in names:
                 raise DataError(f"no {what} {name[:80]!r} in {self.name}: {advice}")
         return torch.tensor([[self._number[entity], self._relation[parts[1]] + back]])
-
-    def _name(self, number: int) -> str:
-        return self.facts.entities[number]
-
-    @property
-    def _number(self) -> dict[str, int]:
-        return self.memo("number", lambda: {name: n for n, name in enumerate(self.facts.entities)})
-
-    @property
-    def _relation(self) -> dict[str, int]:
-        return self.memo("relation", lambda: {name: n for n, name in enumerate(self.facts.relations)})
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Test facts by relation", lambda: [self.by_relation(model, pattern)])

@@ -20,7 +20,7 @@ from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Parts, Pattern, given
 from edgewise.tasks.nodes.citation import citation
-from edgewise.tasks.nodes.classification import fanouts_of
+from edgewise.tasks.nodes.classification import fanouts_of, number_below
 
 VALID, TEST = 0.05, 0.1
 
@@ -143,8 +143,7 @@ class LinkPrediction(Predicts):
         return self._batch(links, none, pattern)
 
     def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> PairBatch:
-        target = torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
-        return PairBatch(self.graph(pattern), self.x, target, pairs=torch.cat([links, none], 1))
+        return PairBatch(self.graph(pattern), self.x, target_of(links, none), pairs=torch.cat([links, none], 1))
 
     def _sampled(self, links: Tensor, none: Tensor, pattern: Pattern, generator: torch.Generator) -> PairBatch:
         """The ends of the pairs with some of their neighbours: the model gives a row for each end."""
@@ -218,11 +217,16 @@ class LinkPrediction(Predicts):
         return bool((graph.senders[graph.offsets[i] : graph.offsets[i + 1]] == j).any())
 
     def _parse(self, request: str) -> list[int]:
-        parts, count = [part.strip() for part in request.split(",")], self.cut.graph.num_receivers
-        known = all(p.isascii() and p.isdigit() and len(p) < 19 and int(p) < count for p in parts)
-        if not known or len(parts) > 2:
+        count = self.cut.graph.num_receivers
+        nodes = [number_below(part, count) for part in request.split(",")]
+        if None in nodes or len(nodes) > 2:
             raise DataError(f"no nodes {request!r} in {self.name}: give one or two numbers 0 to {count - 1}")
-        return [int(part) for part in parts]
+        return [node for node in nodes if node is not None]
+
+
+def target_of(links: Tensor, none: Tensor) -> Tensor:
+    """1 for each link, and 0 for each pair without one."""
+    return torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
 
 
 def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor]:

@@ -131,6 +131,7 @@ class Recommendation(Predicts):
         self.curves = f"recall@{k}", self.metric
         self.splits: dict[Split, Tensor] = dict(choices.splits)
         self.users, self.items = len(choices.users), len(choices.items)
+        self._numbers = {name: number for number, name in enumerate(choices.users)}
         self.epoch_size = len(self.splits["train"])
         nodes = self.users + self.items
         self.signature = Features(inputs=nodes, outputs=width, classes=False)
@@ -241,10 +242,6 @@ class Recommendation(Predicts):
 
         what, names = f"the score of {items[0]['item']} for {user}", (*self.choices.users, *self.choices.items)
         return Subject(inputs, number=score, what=what, names=names)
-
-    @property
-    def _numbers(self) -> dict[str, int]:
-        return self.memo("numbers", lambda: {name: number for number, name in enumerate(self.choices.users)})
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Beside lists that are the same for everyone", lambda: [self.beside(scores)])

@@ -28,7 +28,7 @@ from edgewise.memory import parse_size
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern, check_range, given
-from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product
+from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction, PairBatch, inner_product, target_of
 from edgewise.tasks.nodes.classification import MOST_WORKERS, SampledBatch, fanouts_of
 
 ROUNDS = 100  # draws of pairs after which a graph is taken for one with too few pairs without a link
@@ -49,11 +49,21 @@ class StoredLinks(LinkPrediction):
     Cost        a step reads the rows of its sample; an evaluation all nodes within as many hops as there are layers
     """
 
-    def __init__(self, name: str, cut: LinkCut, rows: StoredRows, missing: Tensor, options: StoredOptions) -> None:
-        if not fanouts_of(options.fanouts):
+    def __init__(
+        self,
+        name: str,
+        cut: LinkCut,
+        rows: StoredRows,
+        missing: Tensor,
+        width: int,
+        fanouts: tuple[int, ...],
+        workers: int = 0,
+    ) -> None:
+        check_range(0, MOST_WORKERS, workers=workers)
+        if not fanouts_of(fanouts):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")
-        super().__init__(name, cut, cast(Tensor, rows), options.width, variational=False, fanouts=options.fanouts)
-        self.rows, self.missing, self.workers = rows, missing, options.workers
+        super().__init__(name, cut, cast(Tensor, rows), width, variational=False, fanouts=fanouts)
+        self.rows, self.missing, self.workers = rows, missing, workers
         self.epoch_size = cut.graph.num_edges - len(missing)
         self.contents = f"{cut.graph.num_receivers:,} nodes on disk, {self.epoch_size:,} edges to train on"
 
@@ -75,7 +85,7 @@ class StoredLinks(LinkPrediction):
     def _sampled(self, links: Tensor, none: Tensor, pattern: Pattern, generator: torch.Generator) -> PairBatch:
         seeds, pairs = torch.cat([links, none], 1).unique(return_inverse=True)
         sample = sample_neighbors(self.graph(pattern), seeds, self.fanouts, generator).without(self.missing)
-        return StoredPairBatch(sample, self.rows.read(sample.nodes), _target(links, none), pairs=pairs)
+        return StoredPairBatch(sample, self.rows.read(sample.nodes), target_of(links, none), pairs=pairs)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """One batch: the links of a split, of the training links some, and as many pairs without a link."""
@@ -88,7 +98,7 @@ class StoredLinks(LinkPrediction):
     def _exact(self, links: Tensor, none: Tensor, pattern: Pattern) -> PairBatch:
         nodes, pairs = torch.cat([links, none], 1).unique(return_inverse=True)
         around = Neighborhood(self.graph(pattern), nodes, missing=self.missing)
-        return StoredPairBatch(around, self.x, _target(links, none), pairs=pairs)
+        return StoredPairBatch(around, self.x, target_of(links, none), pairs=pairs)
 
     def measured(self) -> dict[str, float]:
         return self.rows.measured()
@@ -114,22 +124,6 @@ class StoredLinks(LinkPrediction):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         raise DataError(f"{self.name}: a prediction is explained on a graph in memory, and this one is a store")
-
-
-@dataclass(frozen=True)
-class StoredOptions:
-    """What a task of links on a store is made with: see `link_store`."""
-
-    width: int
-    fanouts: tuple[int, ...]
-    workers: int
-
-    def __post_init__(self) -> None:
-        check_range(0, MOST_WORKERS, workers=self.workers)
-
-
-def _target(links: Tensor, none: Tensor) -> Tensor:
-    return torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
 
 
 def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator) -> Tensor:
@@ -240,10 +234,10 @@ def link_store(
     """
     if held < 1:
         raise ConfigError(f"task.held must be at least 1 link, not {held}")
-    options, opened = StoredOptions(width, fanouts, workers), Store.open(Path(store).expanduser())
+    opened = Store.open(Path(store).expanduser())
     if opened.x is None or len(opened.x.shape) != 2:
         raise DataError(f"{store}: it has no features: give them to `edgewise store build` with --nodes")
     each = 2 if opened.manifest.about.get("undirected") else 1
     cut, missing = hold_out(opened.graph, held, each, torch.Generator().manual_seed(fold))
     rows = StoredRows(opened.x, parse_size(cache))
-    return StoredLinks(f"links of {opened.path.name}", cut, rows, missing, options)
+    return StoredLinks(f"links of {opened.path.name}", cut, rows, missing, width, fanouts, workers)

@@ -200,12 +200,18 @@ class NodeClassification(OneGraph, Classification):
             return list(range(count))
         nodes = []
         for part in request.split(","):
-            number = part.strip()
-            if not (number.isascii() and number.isdigit() and len(number) < 19 and int(number) < count):
+            if (node := number_below(part, count)) is None:
                 known = f"give 'all' or numbers 0 to {count - 1} as in '0,2'"
-                raise DataError(f"no node {number!r} in {self.name}: {known}")
-            nodes.append(int(number))
+                raise DataError(f"no node {part.strip()!r} in {self.name}: {known}")
+            nodes.append(node)
         return nodes
+
+
+def number_below(text: str, count: int) -> int | None:
+    """A whole number from 0 to below `count`, or None."""
+    number = text.strip()
+    known = number.isascii() and number.isdigit() and len(number) < 19 and int(number) < count
+    return int(number) if known else None
 
 
 def _example(graph: Graph, test: Tensor, wrong: Tensor) -> int:

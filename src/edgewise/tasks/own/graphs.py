@@ -72,13 +72,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Files(ABC, Generic[T, Made]):
-    """A kind of files that examples are read from, and how.
+    """A kind of files that examples are read from, and how."""
 
-    Args:
-        asked: What of their tables is wanted.
-    """
-
-    asked: Asked
+    asked: Asked  # what of their tables is wanted
 
     @abstractmethod
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, T]:
@@ -225,17 +221,11 @@ class Inputs:
 
 @dataclass(frozen=True)
 class GraphFiles(Files[Inputs, OwnExamples]):
-    """A folder of three tables.
+    """A folder of three tables."""
 
-    Args:
-        graph: The column of nodes and edges that names their graph; empty: found.
-        undirected: Whether every node also attends to those that attend to it.
-        scale: Whether numbers have mean 0 and deviation 1 among what trains.
-    """
-
-    graph: str = ""
-    undirected: bool = True
-    scale: bool = True
+    graph: str = ""  # the column of nodes and edges that names their graph; empty: found
+    undirected: bool = True  # whether every node also attends to those that attend to it
+    scale: bool = True  # whether numbers have mean 0 and deviation 1 among what trains
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Inputs]:
         asked = fitted.asked(self.asked) if fitted else self.asked
@@ -375,17 +365,11 @@ class OwnClouds(OwnExamples):
 
 @dataclass(frozen=True)
 class PointFiles(Files[Points, OwnClouds]):
-    """Two tables, or a table for each cloud.
+    """Two tables, or a table for each cloud."""
 
-    Args:
-        cloud: The column of points that names their cloud; empty: found.
-        position: The columns with coordinates; empty: found.
-        neighbors: To how many of the nearest points a point attends.
-    """
-
-    cloud: str = ""
-    position: tuple[str, ...] = ()
-    neighbors: int = 8
+    cloud: str = ""  # the column of points that names their cloud; empty: found
+    position: tuple[str, ...] = ()  # the columns with coordinates; empty: found
+    neighbors: int = 8  # to how many of the nearest points a point attends
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Points]:
         problems, asked = list[str](), fitted.asked(self.asked) if fitted else self.asked

@@ -88,23 +88,14 @@ class OwnImages(ImageClassification):
 
 @dataclass(frozen=True)
 class ImageFiles(Files[Pixels, OwnImages]):
-    """A folder of pictures for each class.
+    """A folder of pictures for each class."""
 
-    Args:
-        size: Their height and width; 0: as they are, which must be the same of all.
-        colour: Grey values, or red, green and blue.
-        patch: Side of a patch in pixels.
-        shift: By how many pixels images are moved in training.
-        fold: Seed of the cut of what trains, where folders name the parts but for validation.
-        shape: The height and width that all must have; None: any.
-    """
-
-    size: int = 0
-    colour: Colour = "rgb"
-    patch: int = 8
-    shift: int = 0
-    fold: int = 0
-    shape: tuple[int, int] | None = None
+    size: int = 0  # their height and width; 0: as they are, which must be the same of all
+    colour: Colour = "rgb"  # grey values, or red, green and blue
+    patch: int = 8  # side of a patch in pixels
+    shift: int = 0  # by how many pixels images are moved in training
+    fold: int = 0  # seed of the cut of what trains, where folders name the parts but for validation
+    shape: tuple[int, int] | None = None  # the height and width that all must have; None: any
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Pixels]:
         rows = find_images(place, self.asked.labelled)

@@ -46,13 +46,9 @@ class OwnMolecules(OwnExamples):
 
 @dataclass(frozen=True)
 class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
-    """A table of molecules.
+    """A table of molecules."""
 
-    Args:
-        bonds: Whether types of bonds are read.
-    """
-
-    bonds: bool = False
+    bonds: bool = False  # whether types of bonds are read
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, list[Molecule]]:
         problems = list[str]()

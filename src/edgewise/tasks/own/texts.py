@@ -39,23 +39,14 @@ MAX_TOKENS = 1 << 16
 
 @dataclass(frozen=True)
 class TextFiles(Files[None, "OwnTexts"]):
-    """A table of texts.
+    """A table of texts."""
 
-    Args:
-        level: What a token is.
-        vocabulary: Tokens, for byte pairs.
-        length: Most tokens of a text, with its two ends.
-        lowercase: Whether only small letters are read.
-        cut: Whether what a text has beyond that is left out.
-        tokenizer: The tokens; None: they are learned from the texts that train.
-    """
-
-    level: Level = "bpe"
-    vocabulary: int = 4000
-    length: int = 256
-    lowercase: bool = False
-    cut: bool = False
-    tokenizer: Tokenizer | None = None
+    level: Level = "bpe"  # what a token is
+    vocabulary: int = 4000  # tokens, for byte pairs
+    length: int = 256  # most tokens of a text, with its two ends
+    lowercase: bool = False  # whether only small letters are read
+    cut: bool = False  # whether what a text has beyond that is left out
+    tokenizer: Tokenizer | None = None  # the tokens; None: they are learned from the texts that train
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
         problems = list[str]()
