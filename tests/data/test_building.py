@@ -17,7 +17,7 @@ from edgewise.data import build_store
 from edgewise.errors import DataError
 from edgewise.graphs import Store, store
 from edgewise.graphs.layout import check_store
-from graphs.store.stores import EDGES, NODES, edge_list, in_memory
+from graphs.stores import EDGES, NODES, edge_list, in_memory
 
 
 @pytest.fixture

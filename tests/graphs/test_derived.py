@@ -25,12 +25,6 @@ def test_a_derived_value_is_built_once_and_is_an_attribute_then() -> None:
     assert Square.area.__doc__ == "side^2"
 
 
-def test_a_value_first_read_in_inference_mode_can_be_saved_for_backward() -> None:
-    square = Square()
-    with torch.inference_mode():
-        assert not square.area.is_inference()
-
-
 def test_a_value_of_tensors_first_read_in_inference_mode_can_be_saved_for_backward() -> None:
     double = per_tensor(lambda x: 2 * x)
     x = torch.ones(2)

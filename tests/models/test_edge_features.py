@@ -107,7 +107,6 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
         ("graph-transformer", {"attention": "kernel"}, "neighbors, gps, graphormer, weighted do"),
         ("graph-transformer", {"attention": "weighted"}, "one weight of each edge, and this task has 2"),
         ("graph-transformer", {"block": "one-residual"}, "no feed-forward network for edges"),
-        ("graph-transformer", {"block": "mid"}, "choose one of pre-norm, post-norm"),
     ],
 )
 def test_settings_that_would_leave_them_unread_are_refused(name, options, message):

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice
-from edgewise.errors import ConfigError
 from edgewise.graphs import Graph
 from edgewise.models import Ensemble, EnsembleSettings, Features, OfMembers, Penalised
 from edgewise.tasks import TASKS
@@ -63,10 +62,3 @@ def test_members_with_a_loss_of_their_own_keep_it() -> None:
     assert isinstance(result, OfMembers) and all(isinstance(one, Penalised) for one in result.members)
     wanted = [task.loss(one.outputs, batch) + one.penalty for one in result.members]
     assert torch.allclose(mean_loss(task, result, batch), torch.stack(wanted).mean())
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ConfigError, match="members must be at least 1"):
-        EnsembleSettings(members=0)
-    with pytest.raises(ConfigError, match=r"choose one of .*graph-network.*consistent"):
-        Ensemble(EnsembleSettings("transformer"), Features(4, 3))

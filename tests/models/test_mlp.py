@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, ShapeError, complete
+from edgewise import ShapeError, complete
 from edgewise.layers import RandomizedLinear
 from edgewise.models import (
     Features,
@@ -9,7 +9,6 @@ from edgewise.models import (
     Perceptron,
     RandomizedMLPSettings,
     RandomizedPerceptron,
-    Tokens,
 )
 
 
@@ -24,15 +23,6 @@ def test_graphs_of_another_length_are_refused():
     model = Perceptron(MLPSettings(), Features(3, 10, length=4, whole_graph=True))
     with pytest.raises(ShapeError, match="graphs of 4 nodes"):
         model(complete(5), torch.zeros(5, 3))
-
-
-@pytest.mark.parametrize(
-    ("signature", "message"),
-    [(Tokens(3, 3), "this task has tokens"), (Features(3, 3, whole_graph=True), "have none")],
-)
-def test_tasks_it_cannot_read_are_refused(signature, message):
-    with pytest.raises(ConfigError, match=message):
-        Perceptron(MLPSettings(), signature)
 
 
 def test_a_randomised_perceptron_answers_like_the_exact_one_with_its_weights():

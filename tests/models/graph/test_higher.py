@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph
+from edgewise import Graph
 from edgewise.layers import I2GNN, PPGN, Marked
 from edgewise.models import Features, PairNetwork, PairNetworkSettings, SubgraphNetwork, SubgraphNetworkSettings
 from layers.parity import messy_graph
@@ -26,10 +26,3 @@ def test_outputs_are_the_head_of_the_layer_on_nodes_and_behind_a_readout(model, 
         read = torch.stack([part.mean(0) for part in h.split(7)]) if whole else h
         assert torch.allclose(network(BATCH, x), network.head(network.norm(read)), atol=1e-5)
         assert network(BATCH, x).shape == (rows, 5)
-
-
-@pytest.mark.parametrize(("model", "settings", "options", "layer"), NETWORKS)
-@pytest.mark.parametrize("wrong", [{"width": 0}, {"depth": 0}, {"readout": "mean"}])
-def test_settings_that_do_not_fit_are_refused(model, settings, options, layer, wrong):
-    with pytest.raises(ConfigError):
-        model(settings(**options | wrong), Features(3, 5))

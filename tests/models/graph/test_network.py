@@ -1,12 +1,11 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise import Graph, ShapeError, complete
 from edgewise.models import (
     Features,
     GraphNetworkModel,
     GraphNetworkSettings,
-    Tokens,
 )
 from layers.parity import each
 
@@ -61,17 +60,3 @@ def test_the_wholes_are_read_as_the_equation_says():
     h = node(torch.cat([x, arriving, rows[0]], -1))
     wanted = model.decode(whole(torch.cat([e.sum((0, 1)) / adjacency.sum(), h.mean(0), u[0]], -1)))
     assert torch.allclose(model(GRAPH, x, None, u)[0], wanted, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("signature", "options", "message"),
-    [
-        (Features(6, 3), {"width": 0}, "at least 1"),
-        (Features(6, 3), {"reduce": "max"}, "choose one of sum, mean"),
-        (Features(6, 3), {"norm": "group"}, "choose one of layer"),
-        (Tokens(6, 3), {}, "reads features of nodes, and this task has tokens"),
-    ],
-)
-def test_impossible_settings_are_refused(signature, options, message):
-    with pytest.raises(ConfigError, match=message):
-        GraphNetworkModel(GraphNetworkSettings(**options), signature)

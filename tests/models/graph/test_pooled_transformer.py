@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, complete
+from edgewise import Graph, ShapeError, complete
 from edgewise.errors import ExplanationError
 from edgewise.layers import min_cut_pool
 from edgewise.models import Features, MinCutSettings, Penalised, PooledTransformer, PooledTransformerSettings, Tokens
@@ -79,23 +79,6 @@ def test_relevance_is_the_gradient_times_the_input():
     assert not one.training
     with torch.inference_mode():
         assert torch.equal(one.relevance(BATCH, x * 1, output=1), found)
-
-
-@pytest.mark.parametrize(
-    ("options", "signature", "message"),
-    [
-        ({}, Features(5, 2), "one output per node"),
-        ({"pooling": {"penalty": -1.0}}, SIGNATURE, "pooling.penalty must be at least 0, not -1.0"),
-        ({"blocks": -1}, SIGNATURE, "at least 0"),
-        ({"pooling": {"clusters": 0}}, SIGNATURE, "pooling.clusters must be at least 1, not 0"),
-        ({"layer": "gnc"}, SIGNATURE, "choose one of gcn"),
-        ({"heads": 3}, SIGNATURE, "do not divide"),
-        ({"readout": "none"}, SIGNATURE, "choose a readout"),
-    ],
-)
-def test_impossible_settings_are_refused(options, signature, message):
-    with pytest.raises(ConfigError, match=message):
-        PooledTransformer(PooledTransformerSettings(**options), signature)
 
 
 def test_relevance_that_cannot_be_is_refused():

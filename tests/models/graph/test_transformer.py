@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.configuration import Choice
-from edgewise.models import ATTENTIONS, ENCODINGS, Features, GraphTransformer, GraphTransformerSettings, Tokens
+from edgewise.models import ATTENTIONS, ENCODINGS, Features, GraphTransformer, GraphTransformerSettings
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0, 2, 3, 0, 2], [1, 0, 2, 1, 0, 3, 3, 2, 2, 0]], num_nodes=5)
 BATCH = Graph.batch([GRAPH, complete(3)])
@@ -60,21 +60,14 @@ def test_order_of_the_nodes_does_not_matter():
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (Features(6, 3), {"attention": "local"}, "choose one of neighbors"),
-        (Features(6, 3), {"encoding": "sine"}, "choose one of none"),
-        (Features(6, 3), {"block": "mid"}, "choose one of pre-norm"),
         (Features(6, 3), {"attention": "gps", "block": "pre-norm"}, "its block is 'post-norm'"),
         (
             Features(6, 3),
             {"encoding": Choice("none", {"size": 8})},
             "encoding 'none' takes no option 'size'; it takes none",
         ),
-        (Features(6, 3), {"encoding": Choice("laplacian", {"size": 0})}, "encoding.size must be at least 1"),
-        (Features(6, 3), {"heads": 3}, "do not divide"),
-        (Features(6, 3), {"width": 0}, "at least 1"),
         (Features(6, 3), {"readout": "sum"}, "one output per node"),
         (Features(6, 3, whole_graph=True), {}, "choose a readout"),
-        (Tokens(6, 3), {}, "reads features of nodes, and this task has tokens"),
     ],
 )
 def test_impossible_settings_are_refused(signature, options, message):

@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, complete
 from edgewise.configuration import Choice
-from edgewise.models import Features, MovingParticles, Particles, ParticlesSettings
+from edgewise.models import MovingParticles, Particles, ParticlesSettings
 from edgewise.models.particles.forecast import FORECASTS
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
@@ -76,12 +76,7 @@ def test_schnet_forecasts_by_a_force():
 @pytest.mark.parametrize(
     ("layer", "signature", "message"),
     [
-        ("egnn", Features(7, 3), "reads particles"),
-        ("egnn", MovingParticles(7, 3, whole_graph=True, space=3), "one output per node"),
-        ("egn", SIGNATURE, "'egn' is unknown"),
-        (Choice("egnn", {"width": 0}), SIGNATURE, "layer.width must be at least 1"),
         (Choice("linear", {"width": 8}), SIGNATURE, "layer 'linear' takes no option 'width'"),
-        (Choice("tfn", {"types": 0}), SIGNATURE, "layer.types must be at least 1"),
         ("tfn", MovingParticles(5, 2, space=2), "three dimensions"),
     ],
 )

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from edgewise import ConfigError, Graph, ShapeError, complete, radius_graph
-from edgewise.models import Atoms, Features, MovingParticles, Potential, PotentialSettings
+from edgewise import Graph, ShapeError, complete, radius_graph
+from edgewise.models import Atoms, Potential, PotentialSettings
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
 
@@ -130,18 +130,6 @@ def test_training_on_forces_differentiates_the_gradient():
                 weight.add_(step * direction)
         sides.append(loss().detach())
     assert float((sides[0] - sides[1]) / 2e-5) == pytest.approx(float(along), rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "signature", "message"),
-    [
-        (PotentialSettings(), MovingParticles(7, 3, space=3), "reads atoms"),
-        (PotentialSettings(), Features(7, 4), "reads atoms"),
-    ],
-)
-def test_what_does_not_fit_is_refused(settings, signature, message):
-    with pytest.raises(ConfigError, match=message):
-        Potential(settings, signature)
 
 
 @pytest.mark.parametrize("number", [-1, 119])

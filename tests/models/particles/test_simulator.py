@@ -3,7 +3,7 @@ import torch
 from torch.nn.functional import layer_norm
 
 from edgewise import ConfigError, Graph, radius_graph
-from edgewise.models import Features, MovingParticles, Simulator, SimulatorSettings
+from edgewise.models import MovingParticles, Simulator, SimulatorSettings
 from edgewise.testing import assert_equivariant
 from layers.parity import assert_parity, leaf, messy_graph
 from layers.rigid import translation
@@ -85,13 +85,6 @@ def test_a_constant_acceleration_is_integrated_by_semi_implicit_euler():
     assert torch.allclose(x[:, 2:], first[:, 2:] + 10 * a, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("settings", "signature"),
-    [
-        (SimulatorSettings(), Features(9, 2)),
-        (SimulatorSettings(), MovingParticles(4, 2, space=2)),
-    ],
-)
-def test_what_does_not_fit_is_refused(settings, signature):
-    with pytest.raises(ConfigError):
-        Simulator(settings, signature)
+def test_particles_need_features_beside_position_and_velocity():
+    with pytest.raises(ConfigError, match="features beside position and velocity"):
+        Simulator(SimulatorSettings(), MovingParticles(4, 2, space=2))

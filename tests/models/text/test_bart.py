@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, Graph, causal, complete
+from edgewise import Graph, causal, complete
 from edgewise.configuration import Choice
-from edgewise.models import BART, BARTSettings, EncoderDecoder, EncoderDecoderSettings, Features, TokenPairs, Tokens
+from edgewise.models import BART, BARTSettings, EncoderDecoder, EncoderDecoderSettings, TokenPairs, Tokens
 
 WHOLE = Tokens(11, 3, length=20, whole_graph=True)
 OPTIONS = {"width": 8, "encoder_depth": 2, "decoder_depth": 2, "heads": 2, "dropout": 0.0}
@@ -87,16 +87,3 @@ def test_texts_side_by_side_are_texts_on_their_own(positions):
     flat = model(Graph.batch([complete(len(text)) for text in texts]), torch.cat(texts))
     alone = torch.cat([model(complete(len(text)), text) for text in texts])
     assert (flat - alone).abs().max() < 1e-10
-
-
-@pytest.mark.parametrize(
-    ("signature", "message"),
-    [
-        (Tokens(11, 11, length=20), "has one output per graph, and this task wants one output per node"),
-        (Tokens(11, 3, whole_graph=True), "needs graphs of a known length"),
-        (Features(3, 2, whole_graph=True), "reads pairs of a source and a target"),
-    ],
-)
-def test_a_task_that_does_not_fit_is_refused(signature, message):
-    with pytest.raises(ConfigError, match=message):
-        BART(BARTSettings(**OPTIONS), signature)

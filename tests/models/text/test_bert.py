@@ -3,7 +3,7 @@ import torch
 
 from edgewise import ConfigError, Graph, complete
 from edgewise.layers import READOUTS
-from edgewise.models import BERT, BERTSettings, Features, Tokens
+from edgewise.models import BERT, BERTSettings, Tokens
 
 
 def _model(**options):
@@ -80,8 +80,6 @@ def test_one_output_for_each_text(readout):
 @pytest.mark.parametrize(
     ("settings", "signature", "message"),
     [
-        (BERTSettings(), Features(9, 9, length=8), "reads tokens, and this task has features"),
-        (BERTSettings(), Tokens(9, 9), "needs graphs of a known length"),
         (BERTSettings(), Tokens(9, 3, 8), "wants other outputs"),
         (BERTSettings(), Tokens(9, 3, 8, whole_graph=True), "choose a readout"),
         (BERTSettings(readout="first"), Tokens(9, 9, 8), "must be 'none'"),

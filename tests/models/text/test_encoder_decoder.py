@@ -8,9 +8,7 @@ from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import (
     EncoderDecoder,
     EncoderDecoderSettings,
-    Features,
     TokenPairs,
-    Tokens,
 )
 from edgewise.models.text.transformer import POSITIONS
 from layers.parity import each
@@ -114,15 +112,7 @@ def test_no_target_hears_its_future_nor_another_source():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"width": 0}, "width must be at least 1, not 0"),
-        ({"decoder_depth": -1}, "decoder_depth must be at least 0, not -1"),
-        ({"heads": 3}, "3 heads do not divide"),
-        ({"block": "middle"}, "block"),
-        ({"positions": "odd"}, "positions"),
-        ({"block": Choice("pre-norm", {"norm": "odd"})}, "norm"),
         ({"signature": TokenPairs(11, 4)}, "reads and writes the same tokens"),
-        ({"signature": Tokens(11, 11)}, "reads pairs of a source and a target"),
-        ({"signature": Features(3, 3)}, "reads pairs of a source and a target"),
         ({"signature": TokenPairs(3, 3), "positions": "learned"}, "largest length"),
     ],
 )

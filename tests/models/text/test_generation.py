@@ -128,7 +128,6 @@ def test_only_allowed_tokens_are_drawn_and_in_proportion(options):
         ({"temperature": -1.0}, "it must be 0"),
         ({"top_k": 0}, "top_k is 0"),
         ({"pattern": complete}, "attends to a later one"),
-        ({"pattern": partial(window, radius=1)}, "attends to a later one"),
         ({"pattern": lambda n: Graph.from_edge_index([[1], [0]], num_nodes=n)}, "attends to a later one"),
     ],
 )

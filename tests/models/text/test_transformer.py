@@ -95,9 +95,6 @@ def test_dropout_reaches_the_weights_of_those_attentions_that_the_settings_name(
 @pytest.mark.parametrize(
     ("signature", "options", "message"),
     [
-        (TEXT, {"block": "middle"}, "block 'middle' is unknown: choose one of pre-norm, post-norm"),
-        (TEXT, {"positions": "absolute"}, "choose one of none, sinusoidal, learned, rotary"),
-        (TEXT, {"attention": "hashed"}, "choose one of softmax, strided-heads"),
         (TEXT, {"attention": "linear", "positions": "t5"}, "choose none, sinusoidal, learned or rotary"),
         (
             TEXT,
@@ -105,16 +102,10 @@ def test_dropout_reaches_the_weights_of_those_attentions_that_the_settings_name(
             "'key_value_heads'; it takes block",
         ),
         (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
-        (TEXT, {"feed_forward": "swish"}, "choose one of relu"),
-        (TEXT, {"block": Choice("pre-norm", {"norm": "group"})}, "choose one of layer"),
-        (TEXT, {"heads": 3}, "3 heads do not divide a width of 8"),
-        (TEXT, {"width": 0}, "at least 1"),
-        (TEXT, {"depth": -1}, "at least 0"),
         (TEXT, {"readout": "mean"}, "one output per node"),
         (IMAGE, {}, "choose a readout"),
         (IMAGE, {"readout": "class", "attention": "strided-heads"}, "looks back, and readout='class'"),
         (IMAGE, {"readout": "first", "attention": "fixed-heads"}, "choose another readout"),
-        (IMAGE, {"readout": "median"}, "choose one of none, mean, sum, max, attention"),
         (IMAGE, {"readout": "mean", "tied": True}, "same tokens"),
         (Features(4, 2), {}, "largest length"),
     ],
@@ -163,3 +154,10 @@ def test_a_shared_table_is_that_of_the_first_block_where_there_is_one(depth):
     tables = [name for name, _ in model.named_parameters() if name.endswith("attention.b")]
     assert tables == ["blocks.0.attention.b"][:depth]
     assert model(causal(3), torch.zeros(3, dtype=torch.int64)).shape == (3, model.signature.outputs)
+
+
+def test_a_class_node_needs_a_complete_graph():
+    model = _small(Features(4, 3, length=9, whole_graph=True), readout="class")
+    assert model(complete(9), torch.randn(2, 9, 4)).shape == (2, 1, 3)
+    with pytest.raises(ConfigError, match="needs a complete graph, not"):
+        model(causal(9), torch.randn(2, 9, 4))

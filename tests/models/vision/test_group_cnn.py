@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, GraphError, complete, disc
-from edgewise.models import Features, GroupCNN, GroupCNNSettings, Tokens
+from edgewise.models import Features, GroupCNN, GroupCNNSettings
 from edgewise.models.vision.convolutional import halved
 from edgewise.testing import assert_equivariant
 
@@ -77,7 +77,3 @@ def test_what_cannot_be_halved_is_refused(graph):
 def test_impossible_networks_are_refused():
     with pytest.raises(ConfigError, match="halves after some of its 4: not"):
         GroupCNN(GroupCNNSettings(halve=(5,)), SIGNATURE)
-    with pytest.raises(ConfigError, match="one output per graph"):
-        GroupCNN(GroupCNNSettings(), Features(1, 10))
-    with pytest.raises(ConfigError, match="reads features of nodes"):
-        GroupCNN(GroupCNNSettings(), Tokens(65, 10, whole_graph=True))

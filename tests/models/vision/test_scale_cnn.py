@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from edgewise import ConfigError, disc
-from edgewise.models import Features, ScaleCNN, ScaleCNNSettings, Tokens
+from edgewise.models import Features, ScaleCNN, ScaleCNNSettings
 
 SIDE = 8
 SIGNATURE = Features(2, 5, length=SIDE * SIDE, whole_graph=True)
@@ -66,14 +66,6 @@ def test_the_features_of_an_image_of_half_the_size_are_those_of_the_next_scale()
     assert torch.allclose(coarse[::2, ::2][3:13, 3:13], fine[8:24, 8:24][3:13, 3:13], atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("settings", "signature", "message"),
-    [
-        (ScaleCNNSettings(widths=()), SIGNATURE, "at least one layer"),
-        (ScaleCNNSettings(), Features(3, 2), "one output per graph"),
-        (ScaleCNNSettings(), Tokens(3, 2, whole_graph=True), "features of nodes"),
-    ],
-)
-def test_what_does_not_fit_is_refused(settings, signature, message):
-    with pytest.raises(ConfigError, match=message):
-        ScaleCNN(settings, signature)
+def test_a_network_without_a_layer_is_refused():
+    with pytest.raises(ConfigError, match="at least one layer"):
+        ScaleCNN(ScaleCNNSettings(widths=()), SIGNATURE)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from edgewise import ConfigError, complete
-from edgewise.models import Features, Swin, SwinSettings, Tokens
+from edgewise.models import Features, Swin, SwinSettings
 
 IMAGE = Features(4, 3, length=64, whole_graph=True)
 SETTINGS = SwinSettings(width=8, depths=(2, 2), heads=(2, 4), window=4, hidden=2)
@@ -85,8 +85,6 @@ def test_shifted_squares_let_what_a_corner_says_travel():
     ("settings", "signature", "message"),
     [
         (SETTINGS, Features(4, 3, length=60, whole_graph=True), "square images"),
-        (SETTINGS, Features(4, 3, length=64), "one output per graph"),
-        (SETTINGS, Tokens(4, 3, length=64, whole_graph=True), "reads features of nodes"),
         (SwinSettings(depths=(2, 2), heads=(2,)), IMAGE, "one number a stage"),
         (SwinSettings(depths=(1,) * 5, heads=(1,) * 5), IMAGE, "cannot be halved 4 times"),
     ],
