@@ -33,7 +33,11 @@ def assert_parity(
 ) -> None:
     """With `weights`, functions of the leaves, the layer gives `expected` and the same gradients to the leaves."""
     assert weights.keys() == dict(layer.named_parameters()).keys()
-    found = torch.func.functional_call(layer, weights, arguments)
+    assert_same(torch.func.functional_call(layer, weights, arguments), expected, leaves, tolerance)
+
+
+def assert_same(found: Tensor, expected: Tensor, leaves: Sequence[Tensor], tolerance: float = EXACT) -> None:
+    """Both have the same entries and the same gradients to the leaves, which reach them."""
     assert found.shape == expected.shape
     assert (found - expected).abs().max() <= tolerance
     projection = torch.randn(expected.shape, dtype=expected.dtype, generator=torch.Generator().manual_seed(7))

@@ -56,21 +56,6 @@ def test_grouped_queries_share_keys_and_values():
     assert_parity(full, weights, (causal(5), x), expected, [x, *grouped.parameters()])
 
 
-def test_sibling_classes_replace_the_score():
-    from edgewise import Gaussian
-
-    class GaussianAttention(MultiHeadAttention):
-        def score(self, graph, q, k):
-            return Gaussian(sigma=1e-3)  # everybody hears only the one at its own place
-
-    layer = GaussianAttention(4, 1, bias=False)
-    q, _, _ = layer.projection.weight.data.chunk(3)
-    layer.projection.weight.data = torch.cat([q, q, torch.eye(4)])
-    layer.output.weight.data = torch.eye(4)
-    x = torch.randn(5, 4)
-    assert torch.allclose(layer(complete(5), x), x, atol=1e-5)
-
-
 @pytest.mark.parametrize(("steps", "rotary"), [([1, 1, 1, 1, 1], True), ([3, 2], False)])
 def test_cached_attention_is_attention(rotary, steps):
     layer = MultiHeadAttention(8, 2, key_value_heads=1, rotary=Rotary(4) if rotary else None).double()

@@ -31,9 +31,3 @@ def test_it_is_equation_4_1(graph):
         rows.append(torch.stack(a) @ v[hears] / sum(a) if hears else torch.zeros(3, dtype=torch.float64))
     parameters = dict(layer.named_parameters())
     assert_parity(layer, parameters, (graph, x, v), torch.stack(rows), [x, v, *parameters.values()])
-
-
-def test_sigma_goes_from_the_nearest_value_to_the_mean():
-    x, v = torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([[1.0], [2.0], [6.0]])
-    assert torch.allclose(KernelRegression(1e-2)(complete(3), x, v), v)
-    assert torch.allclose(KernelRegression(1e4)(complete(3), x, v), torch.full((3, 1), 3.0), atol=1e-4)

@@ -41,23 +41,11 @@ def test_a_transformer_is_a_graph_network(kind, graph):
     edges, x = _as_edges(graph), leaf(7, 8)
     assert edges.rule is None
     block = _block(kind)
-    assert_parity(block, dict(block.named_parameters()), (edges, x), block(graph, x), [x], 1e-12)
     expected = block(graph, x)
-    for parameter, ours, theirs in zip(
-        dict(block.named_parameters()),
-        *(torch.autograd.grad(block(g, x).square().sum(), list(block.parameters())) for g in (graph, edges)),
-        strict=True,
-    ):
-        assert (ours - theirs).abs().max() <= 1e-12 * max(1, theirs.abs().max()), parameter
+    assert_parity(block, dict(block.named_parameters()), (edges, x), expected, [x, *block.parameters()], 1e-11)
     single = block.float()
     assert (single(edges, x.float()) - expected).abs().max() <= 1e-5
     assert (single(graph, x.float()) - expected).abs().max() <= 1e-5
-
-
-def test_pre_norm_block_is_equations_4_4_and_4_5():
-    block, x = _block(PreNormBlock), leaf(2, 5, 8)
-    y = x + block.attention(causal(5), block.norm_1(x))
-    assert torch.allclose(block(causal(5), x), y + block.feed_forward(block.norm_2(y)), atol=1e-12)
 
 
 def test_the_block_with_one_residual_is_equations_9_and_19():
@@ -73,23 +61,29 @@ def test_the_block_with_one_residual_is_equations_9_and_19():
     assert_parity(block, dict(block.named_parameters()), (complete(5), x), expected, leaves)
 
 
-@pytest.mark.parametrize(("kind", "norm_first"), [(PreNormBlock, True), (PostNormBlock, False)])
-def test_blocks_are_torchs_encoder_layer(kind, norm_first):
-    peer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
+PARTS = {
+    "attention.projection": "self_attn.in_proj_",
+    "attention.output": "self_attn.out_proj.",
+    "norm_1": "norm1.",
+    "norm_2": "norm2.",
+    "feed_forward.up": "linear1.",
+    "feed_forward.down": "linear2.",
+}
+CROSS = {"cross.projection": "multihead_attn.in_proj_", "cross.output": "multihead_attn.out_proj.", "norm_3": "norm3."}
+
+
+def _peer(kind, norm_first, parts):
+    """PyTorch's layer with weights of its own, and our names of them."""
+    peer = kind(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
     for parameter in peer.parameters():
         nn.init.normal_(parameter, std=0.4)
-    names = {
-        "attention.projection.weight": peer.self_attn.in_proj_weight,
-        "attention.projection.bias": peer.self_attn.in_proj_bias,
-        "attention.output": peer.self_attn.out_proj,
-        "norm_1": peer.norm1,
-        "norm_2": peer.norm2,
-        "feed_forward.up": peer.linear1,
-        "feed_forward.down": peer.linear2,
-    }
-    weights = {}
-    for name, part in names.items():
-        weights |= {name: part} if isinstance(part, torch.Tensor) else dict(part.named_parameters(prefix=name))
+    theirs = dict(peer.named_parameters())
+    return peer, {f"{a}.{part}": theirs[f"{b}{part}"] for a, b in parts.items() for part in ("weight", "bias")}
+
+
+@pytest.mark.parametrize(("kind", "norm_first"), [(PreNormBlock, True), (PostNormBlock, False)])
+def test_blocks_are_torchs_encoder_layer(kind, norm_first):
+    peer, weights = _peer(nn.TransformerEncoderLayer, norm_first, PARTS)
     x = leaf(2, 6, 8)
     expected = peer(x, src_mask=~causal(6).dense_mask())
     assert_parity(_block(kind), weights, (causal(6), x), expected, [x, *peer.parameters()])
@@ -97,25 +91,7 @@ def test_blocks_are_torchs_encoder_layer(kind, norm_first):
 
 @pytest.mark.parametrize(("kind", "norm_first"), [(PreNormDecoderBlock, True), (PostNormDecoderBlock, False)])
 def test_decoder_blocks_are_torchs_decoder_layer(kind, norm_first):
-    peer = nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first, dtype=torch.float64)
-    for parameter in peer.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    names = {
-        "attention.projection.weight": peer.self_attn.in_proj_weight,
-        "attention.projection.bias": peer.self_attn.in_proj_bias,
-        "attention.output": peer.self_attn.out_proj,
-        "cross.projection.weight": peer.multihead_attn.in_proj_weight,
-        "cross.projection.bias": peer.multihead_attn.in_proj_bias,
-        "cross.output": peer.multihead_attn.out_proj,
-        "norm_1": peer.norm1,
-        "norm_2": peer.norm2,
-        "norm_3": peer.norm3,
-        "feed_forward.up": peer.linear1,
-        "feed_forward.down": peer.linear2,
-    }
-    weights = {}
-    for name, part in names.items():
-        weights |= {name: part} if isinstance(part, torch.Tensor) else dict(part.named_parameters(prefix=name))
+    peer, weights = _peer(nn.TransformerDecoderLayer, norm_first, PARTS | CROSS)
     x, memory = leaf(2, 6, 8), leaf(2, 4, 8, seed=1)
     expected = peer(x, memory, tgt_mask=~causal(6).dense_mask())
     arguments = (causal(6), x, memory, complete(6, 4))

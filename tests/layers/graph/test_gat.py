@@ -13,36 +13,33 @@ def pyg():
     return pytest.importorskip("torch_geometric.nn")
 
 
-@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
-def test_gat_is_pygs(pyg, heads, concatenate):
-    graph, x = messy_graph(), leaf(7, 5)
-    peer = pyg.GATConv(5, 4, heads, concat=concatenate, negative_slope=0.3).double()
-    weights = {
-        "W.weight": peer.lin.weight,
-        "a_receiver": peer.att_dst[0],
-        "a_sender": peer.att_src[0],
-        "bias": peer.bias,
-    }
-    expected = peer(x, graph.edge_index())
-    layer = GAT(5, 4, heads, concatenate).double()
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("heads", "concatenate", "edges"), [(1, True, 0), (3, False, 0), (3, True, 3), (1, False, 3)])
+def test_it_is_pygs_with_edge_features_or_without(pyg, kind, heads, concatenate, edges):
+    graph, x, e = messy_graph(), leaf(7, 5), leaf(10, 3, seed=1)
+    options = {"concat": concatenate, "negative_slope": 0.3, "edge_dim": edges or None}
+    peer = {GAT: pyg.GATConv, GATv2: pyg.GATv2Conv}[kind](5, 4, heads, **options).double()
+    weights, ratio = {"bias": peer.bias}, 1.0
+    if kind is GAT:
+        weights |= {"W.weight": peer.lin.weight, "a_receiver": peer.att_dst[0], "a_sender": peer.att_src[0]}
+        # The peer reads edges along an `a` of their own; W_edge with that a of the senders' is the same score.
+        ratio = (peer.att_edge / peer.att_src).detach().view(-1, 1) if edges else 1.0
+    else:
+        weights |= {part: torch.cat([getattr(lin, part[2:]) for lin in (peer.lin_r, peer.lin_l)])
+                    for part in ("W.weight", "W.bias")} | {"a": peer.att[0]}  # fmt: skip
+    leaves, more = [x, *(p for name, p in peer.named_parameters() if name != "att_edge")], []
+    if edges:
+        edge_index, e = without_loops(graph, e)
+        graph = Graph.from_edge_index(edge_index, num_nodes=7)
+        weights["edge.weight"], more = peer.lin_edge.weight * ratio, [graph.sort_edges(e)]
+        expected, leaves = peer(x, edge_index, e), [*leaves, e]
+        if kind is GAT:  # of which the constant ratio hides a part
+            leaves = [leaf for leaf in leaves if leaf is not peer.att_src]
+    else:
+        expected = peer(x, graph.edge_index())
+    layer = kind(5, 4, heads, concatenate, edges=edges).double()
     layer.slope = 0.3
-    assert_parity(layer, weights, (graph, x), expected, [x, *peer.parameters()])
-
-
-@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
-def test_gatv2_is_pygs(pyg, heads, concatenate):
-    graph, x = messy_graph(), leaf(7, 5)
-    peer = pyg.GATv2Conv(5, 4, heads, concat=concatenate, negative_slope=0.3).double()
-    weights = {
-        "W.weight": torch.cat([peer.lin_r.weight, peer.lin_l.weight]),
-        "W.bias": torch.cat([peer.lin_r.bias, peer.lin_l.bias]),
-        "a": peer.att[0],
-        "bias": peer.bias,
-    }
-    expected = peer(x, graph.edge_index())
-    layer = GATv2(5, 4, heads, concatenate).double()
-    layer.slope = 0.3
-    assert_parity(layer, weights, (graph, x), expected, [x, *peer.parameters()])
+    assert_parity(layer, weights, (graph, x, *more), expected, leaves)
 
 
 def test_the_ranking_of_neighbours_depends_on_who_asks_in_gatv2_only():
@@ -67,47 +64,6 @@ def test_some_rows_of_a_graph_read_what_they_read_in_the_whole(kind, edges):
     e = leaf(graph.num_edges, edges, seed=1) if edges else None
     some = None if e is None else e[(graph.receivers >= 3) & (graph.receivers < 7)]
     assert torch.allclose(layer(graph.rows(3, 7), x, some), layer(graph, x, e)[3:7], atol=1e-12)
-
-
-@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
-def test_gat_with_edge_features_is_pygs(pyg, heads, concatenate):
-    graph, x = messy_graph(), leaf(7, 5)
-    e = leaf(graph.num_edges, 3, seed=1)
-    peer = pyg.GATConv(5, 4, heads, concat=concatenate, edge_dim=3).double()
-    # The peer reads edges along an `a` of their own; W_edge with that a of the senders' is the same score.
-    ratio = (peer.att_edge / peer.att_src).detach().view(-1, 1)
-    weights = {
-        "W.weight": peer.lin.weight,
-        "a_receiver": peer.att_dst[0],
-        "a_sender": peer.att_src[0],
-        "bias": peer.bias,
-        "edge.weight": peer.lin_edge.weight * ratio,
-    }
-    edge_index, features = without_loops(graph, e)
-    expected = peer(x, edge_index, features)
-    layer = GAT(5, 4, heads, concatenate, edges=3).double()
-    graph = Graph.from_edge_index(edge_index, num_nodes=7)
-    leaves = [x, e, peer.lin.weight, peer.att_dst, peer.bias, peer.lin_edge.weight]
-    assert_parity(layer, weights, (graph, x, graph.sort_edges(features)), expected, leaves)
-
-
-@pytest.mark.parametrize(("heads", "concatenate"), each([1, 3], [True, False]))
-def test_gatv2_with_edge_features_is_pygs(pyg, heads, concatenate):
-    graph, x = messy_graph(), leaf(7, 5)
-    e = leaf(graph.num_edges, 3, seed=1)
-    peer = pyg.GATv2Conv(5, 4, heads, concat=concatenate, edge_dim=3).double()
-    weights = {
-        "W.weight": torch.cat([peer.lin_r.weight, peer.lin_l.weight]),
-        "W.bias": torch.cat([peer.lin_r.bias, peer.lin_l.bias]),
-        "a": peer.att[0],
-        "bias": peer.bias,
-        "edge.weight": peer.lin_edge.weight,
-    }
-    edge_index, features = without_loops(graph, e)
-    expected = peer(x, edge_index, features)
-    layer = GATv2(5, 4, heads, concatenate, edges=3).double()
-    graph = Graph.from_edge_index(edge_index, num_nodes=7)
-    assert_parity(layer, weights, (graph, x, graph.sort_edges(features)), expected, [x, e, *peer.parameters()])
 
 
 def without_loops(graph, e):

@@ -7,20 +7,20 @@ from edgewise.layers import GIN, GINE, MLP, SAGEMean, SparseFeatures
 from layers.parity import assert_parity, leaf, messy_graph
 
 
-def test_gin_is_pygs():
+@pytest.mark.parametrize("edges", [0, 3])
+def test_it_is_pygs_with_edge_features_or_without(edges):
     pyg = pytest.importorskip("torch_geometric.nn")
-    graph, x = messy_graph(), leaf(7, 5)
+    graph, x, e = messy_graph(), leaf(7, 5), leaf(10, 3, seed=1)
     network = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4))
-    peer = pyg.GINConv(network, eps=0.3, train_eps=True).double()
-    weights = {
-        "epsilon": peer.eps[0],
-        "mlp.linears.0.weight": network[0].weight,
-        "mlp.linears.0.bias": network[0].bias,
-        "mlp.linears.1.weight": network[2].weight,
-        "mlp.linears.1.bias": network[2].bias,
-    }
-    expected = peer(x, graph.edge_index())
-    assert_parity(GIN(MLP([5, 6, 4])).double(), weights, (graph, x), expected, [x, *peer.parameters()])
+    kind, options = (pyg.GINEConv, {"edge_dim": 3}) if edges else (pyg.GINConv, {})
+    peer = kind(network, eps=0.3, train_eps=True, **options).double()
+    weights = {"epsilon": peer.eps[0]}
+    for number, linear in enumerate((network[0], network[2])):
+        weights |= dict(linear.named_parameters(prefix=f"mlp.linears.{number}"))
+    weights |= dict(peer.lin.named_parameters(prefix="edge")) if edges else {}
+    layer, more = (GINE(MLP([5, 6, 4]), edges=3), [e]) if edges else (GIN(MLP([5, 6, 4])), [])
+    expected = peer(x, graph.edge_index(), *more)
+    assert_parity(layer.double(), weights, (graph, x, *more), expected, [x, *more, *peer.parameters()])
 
 
 def test_hooks_of_the_network_are_called_for_sparse_features_too():
@@ -40,25 +40,6 @@ def test_sums_tell_multisets_apart_that_means_confuse():
     mean, total = SAGEMean(2, 4), GIN(MLP([2, 4]))
     assert torch.allclose(mean(one, x)[0], mean(two, x)[0])
     assert not torch.allclose(total(one, x)[0], total(two, x)[0])
-
-
-def test_gine_is_pygs():
-    pyg = pytest.importorskip("torch_geometric.nn")
-    graph, x, e = messy_graph(), leaf(7, 5), leaf(10, 3, seed=1)
-    network = nn.Sequential(nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 4))
-    peer = pyg.GINEConv(network, eps=0.3, train_eps=True, edge_dim=3).double()
-    weights = {
-        "epsilon": peer.eps[0],
-        "mlp.linears.0.weight": network[0].weight,
-        "mlp.linears.0.bias": network[0].bias,
-        "mlp.linears.1.weight": network[2].weight,
-        "mlp.linears.1.bias": network[2].bias,
-        "edge.weight": peer.lin.weight,
-        "edge.bias": peer.lin.bias,
-    }
-    expected = peer(x, graph.edge_index(), e)
-    layer = GINE(MLP([5, 6, 4]), edges=3).double()
-    assert_parity(layer, weights, (graph, x, e), expected, [x, e, *peer.parameters()])
 
 
 def test_gine_tells_bonds_apart_that_gin_confuses():

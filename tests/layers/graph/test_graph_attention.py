@@ -14,7 +14,7 @@ from edgewise.layers import (
     KernelAttention,
     WeightedAttention,
 )
-from layers.parity import assert_parity, leaf, messy_graph
+from layers.parity import assert_parity, assert_same, leaf, messy_graph
 
 TREE = Graph.from_networkx(networkx.balanced_tree(2, 2))
 BATCH = Graph.batch([messy_graph(), complete(2)])
@@ -70,12 +70,7 @@ def test_edge_features_multiply_the_scores(part):
         scores = scores.index_put((torch.arange(2), torch.tensor(i), torch.tensor(j)), w.sum(-1))
         rows.append(layer.edge_output.weight @ w.flatten() + layer.edge_output.bias)
     expected = (written_out(layer, x, scores, graph.dense_mask()), torch.stack(rows))[part]
-    found = layer.update(graph, x, e)[part]
-    assert (found - expected).abs().max() < 1e-10
-    leaves = [x, e, layer.projection.weight, layer.edge.weight]
-    projection = torch.randn(expected.shape, dtype=torch.float64)
-    ours, theirs = (torch.autograd.grad((y * projection).sum(), leaves, retain_graph=True) for y in (found, expected))
-    assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+    assert_same(layer.update(graph, x, e)[part], expected, [x, e, layer.projection.weight, layer.edge.weight])
 
 
 @pytest.mark.parametrize("graph", [messy_graph().coalesce(), BATCH.coalesce()], ids=["one", "batch"])
@@ -85,15 +80,8 @@ def test_edge_weights_multiply_the_scores_as_equation_5_18_has_it(graph):
     x, e = leaf(nodes, 4), leaf(graph.num_edges, 1, seed=1)
     layer = WeightedAttention(4, 2).double()
     a = torch.zeros(nodes, nodes, dtype=torch.float64).index_put((graph.receivers, graph.senders), e[:, 0])
-    q, k, v = heads_of(layer, x)
-    scores = (a * (q @ k.transpose(1, 2)) / 2**0.5).masked_fill(~graph.dense_mask(), -torch.inf)
-    y = (scores.softmax(-1).nan_to_num(0) @ v).transpose(0, 1).flatten(1)
-    expected = y @ layer.output.weight.T + layer.output.bias
-    found = layer(graph, x, e)
-    assert (found - expected).abs().max() < 1e-10
-    leaves = [x, e, layer.projection.weight, layer.output.weight]
-    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
-    assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+    expected = written_out(layer, x, a * dots(layer, x), graph.dense_mask())
+    assert_same(layer(graph, x, e), expected, [x, e, layer.projection.weight, layer.output.weight])
 
 
 def test_graphormers_biases_are_the_equation():
@@ -116,11 +104,7 @@ def test_graphormers_biases_are_the_equation():
                 value = layer.distance[len(steps)] + (sum(terms) / len(terms) if terms else 0)
             bias = bias.index_put((torch.arange(2), torch.tensor(i), torch.tensor(j)), value)
     expected = written_out(layer, x, dots(layer, x) + bias, torch.ones(7, 7, dtype=torch.bool))
-    found = layer(TREE, x, e)
-    assert (found - expected).abs().max() < 1e-10
-    leaves = [x, e, layer.distance, layer.path, layer.projection.weight]
-    ours, theirs = (torch.autograd.grad(y.square().sum(), leaves, retain_graph=True) for y in (found, expected))
-    assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+    assert_same(layer(TREE, x, e), expected, [x, e, layer.distance, layer.path, layer.projection.weight])
 
 
 def test_centrality_is_a_row_for_each_degree():
@@ -152,11 +136,7 @@ def test_kernel_attention_is_the_equation(kernel, steps):
     _, _, v = heads_of(layer, x)
     expected = (weight / weight.sum(-1, keepdim=True) @ v).transpose(0, 1).flatten(1)
     expected = expected @ layer.output.weight.T + layer.output.bias
-    found = layer(BATCH, x)
-    assert (found - expected).abs().max() < 1e-10
-    ours, theirs = (torch.autograd.grad(y.square().sum(), [x, layer.projection.weight], retain_graph=True)
-                    for y in (found, expected))  # fmt: skip
-    assert all((a - b).abs().max() < 1e-9 for a, b in zip(ours, theirs, strict=True))
+    assert_same(layer(BATCH, x), expected, [x, layer.projection.weight])
 
 
 def test_hadamard_attention_is_equation_5_19():
@@ -166,10 +146,7 @@ def test_hadamard_attention_is_equation_5_19():
     p = dots(layer, x).softmax(-1) * graph.multiplicity()
     expected = (p @ v).transpose(0, 1).flatten(1) @ layer.output.weight.T + layer.output.bias
     found = layer(graph, x)
-    assert (found - expected).abs().max() < 1e-10
-    ours, theirs = (torch.autograd.grad(y.square().sum(), [x, layer.projection.weight], retain_graph=True)
-                    for y in (found, expected))  # fmt: skip
-    assert all((a - b).abs().max() < 1e-9 and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
+    assert_same(found, expected, [x, layer.projection.weight])
     alone = torch.cat([found, layer(complete(2), leaf(2, 4, seed=5))])
     assert torch.allclose(layer(BATCH, torch.cat([x, leaf(2, 4, seed=5)])), alone, atol=1e-12)
 
@@ -212,15 +189,4 @@ def test_the_edge_block_is_its_equations_in_value_and_gradient(order):
         for norm in block.norms:
             norm.weight.normal_()
     found, expected = block(graph, x, e), written(x, e)
-    leaves = [x, e, *block.parameters()]
-    for ours, theirs in zip(found, expected, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-10)
-    projection = [torch.randn_like(part) for part in found]
-    gradients = [
-        torch.autograd.grad(
-            sum((y * p).sum() for y, p in zip(parts, projection, strict=True)), leaves, retain_graph=True
-        )
-        for parts in (found, expected)
-    ]
-    for ours, theirs in zip(*gradients, strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-9)
+    assert_same(torch.cat(found), torch.cat(expected), [x, e, *block.parameters()])

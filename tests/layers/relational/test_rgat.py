@@ -68,14 +68,6 @@ def test_every_relation_has_vectors_of_its_own() -> None:
     torch.testing.assert_close(layer(graph, x, e), right.flatten(1) + layer.bias, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.compiled
-def test_compiled_it_is_the_same() -> None:
-    layer, (index, kinds, x) = RGAT(3, 4, RELATIONS, 2).double(), drawn(2)
-    graph = Graph.from_edge_index(index, NODES)
-    inputs = graph, x, graph.sort_edges(kinds)
-    torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(*inputs), layer(*inputs))
-
-
 def test_sparse_batched_and_of_two_sides() -> None:
     layer = RGAT(3, 4, RELATIONS, 2).double()
     index, kinds, x = drawn(2)

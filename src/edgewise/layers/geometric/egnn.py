@@ -43,11 +43,6 @@ class EdgeMLP(Layer):
         return EdgeNetwork(maps_of([self.second]), self.activation, edges=edges, activated=True, **ends)
 
 
-def _positions_mlp(hidden: int, activation: str) -> MLP:
-    """φ_x: a network whose result begins small, so that a layer begins by moving nothing far."""
-    return begin_small(MLP([hidden, hidden, 1], activation))
-
-
 class MessageNetwork(Layer):
     """Message passing with networks on edges and nodes: what EGNN is without its geometry.
 
@@ -104,7 +99,7 @@ class EGNN(Layer):
     def __init__(self, channels: Count, hidden: Count, edges: Natural = 0, activation: str = "silu") -> None:
         super().__init__()
         self.phi_e = EdgeMLP(channels, hidden, 1 + edges, activation)
-        self.phi_x = _positions_mlp(hidden, activation)
+        self.phi_x = begin_small(MLP([hidden, hidden, 1], activation))  # at first nothing moves far
         self.phi_h = MLP([channels + hidden, hidden, channels], activation)
 
     def forward(
