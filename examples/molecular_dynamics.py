@@ -13,8 +13,7 @@ from pathlib import Path
 
 from edgewise import training
 from edgewise.apps import options, recipes
-from edgewise.tasks.particles.atoms import drift, simulate
-from edgewise.tasks.particles.molecular_dynamics import CALCULATORS
+from edgewise.tasks.particles.atoms import CALCULATORS, drift, simulate
 from edgewise.training.calculator import calculator
 
 STEP = 2.0  # fs

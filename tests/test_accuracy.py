@@ -264,8 +264,7 @@ def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) 
     pytest.importorskip("ase")
     from ase.calculators.fd import calculate_numerical_forces
 
-    from edgewise.tasks.particles.atoms import drift, simulate
-    from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces
+    from edgewise.tasks.particles.atoms import EnergiesAndForces, drift, simulate
     from edgewise.training import load_run
     from edgewise.training.calculator import calculator
 

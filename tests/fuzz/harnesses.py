@@ -25,7 +25,7 @@ from edgewise.tasks.graphs.molecules import read_table as read_molecules
 from edgewise.tasks.graphs.musk import read_bags
 from edgewise.tasks.graphs.tudataset import tudataset
 from edgewise.tasks.images.classification import read_image
-from edgewise.tasks.images.mnist import read_idx
+from edgewise.tasks.images.digits import read_idx
 from edgewise.tasks.nodes.citation import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
@@ -33,8 +33,7 @@ from edgewise.tasks.own.nodes import link_folder, node_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
-from edgewise.tasks.text.pretrained import read_tokenizer
-from edgewise.tasks.text.tokenization import tokenizer_from_json
+from edgewise.tasks.text.tokenization import read_tokenizer, tokenizer_from_json
 from edgewise.tasks.text.translation import read_lines
 from fuzz import seeds
 from fuzz.operators import call_operator

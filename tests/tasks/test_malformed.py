@@ -175,7 +175,7 @@ def test_mnist_files_that_are_missing_or_folders(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_gzip_bomb_stops_at_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgewise.tasks.images.mnist.MAX_BYTES", 10_000)
+    monkeypatch.setattr("edgewise.tasks.images.digits.MAX_BYTES", 10_000)
     write_mnist(tmp_path, train_images=gzip.compress(bytes(1 << 22)))
     with pytest.raises(DataError, match="train-images-idx3-ubyte: unpacks to more than the 10,000 bytes"):
         mnist(folder=str(tmp_path))

@@ -5,8 +5,7 @@ import torch
 from edgewise import ConfigError, Graph, GraphError
 from edgewise.errors import CheckpointError
 from edgewise.models import Potential, PotentialSettings
-from edgewise.tasks.particles.atoms import Frames, drift, simulate
-from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces
+from edgewise.tasks.particles.atoms import EnergiesAndForces, Frames, drift, simulate
 from edgewise.training import Choice, LoadedRun, RunConfig
 from edgewise.training.calculator import calculator
 

@@ -9,8 +9,7 @@ import torch
 from edgewise.errors import ConfigError, EdgewiseError, installing
 from edgewise.graphs import radius_graph
 from edgewise.models import Potential
-from edgewise.tasks.particles.atoms import box
-from edgewise.tasks.particles.molecular_dynamics import EnergiesAndForces
+from edgewise.tasks.particles.atoms import EnergiesAndForces, box
 from edgewise.training.runs import LoadedRun, load_run
 
 

@@ -5,7 +5,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import record
 from edgewise.models import Transformer, TransformerSettings
 from edgewise.tasks import Text
-from edgewise.tasks.core.attention import last_attention, matrices
+from edgewise.tasks.core.subject import last_attention, matrices
 
 
 def test_weights_of_parallel_edges_add_up() -> None:

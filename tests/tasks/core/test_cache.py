@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from edgewise.tasks.core.cache import Tensors, cached, digest
+from edgewise.tasks.core.source import Tensors, cached, digest
 
 
 class Preparation:

@@ -7,7 +7,7 @@ from torch import Tensor
 from edgewise.graphs import PATTERNS, Graph, complete
 from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.examples import NumberedExamples, OneGraph
+from edgewise.tasks.core.task import NumberedExamples, OneGraph
 
 
 class Squares(NumberedExamples):

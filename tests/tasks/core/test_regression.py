@@ -10,7 +10,7 @@ from edgewise.errors import DataError
 from edgewise.graphs import complete
 from edgewise.tasks import GraphRegression, Graphs, NodeRegression, Nodes
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.regression import Regression
+from edgewise.tasks.core.classification import Regression
 
 
 class Values(Regression):

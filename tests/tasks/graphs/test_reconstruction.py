@@ -5,7 +5,7 @@ from torch.nn import functional
 from edgewise.errors import DataError
 from edgewise.graphs import links_of
 from edgewise.tasks import graph_reconstruction
-from edgewise.tasks.graphs.reconstruction import SURE, distance_logit
+from edgewise.tasks.graphs.generation import SURE, distance_logit
 from edgewise.training import evaluate
 from layers.parity import leaf
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise.tasks import mnist, mnist_rotated
-from edgewise.tasks.images.mnist import rotate
+from edgewise.tasks.images.digits import rotate
 from tasks.miniature import SIZES, mnist_parts, write_mnist
 
 

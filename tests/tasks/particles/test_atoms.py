@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.tasks.particles.atoms import KINETIC, Frames, drift, simulate
-from edgewise.tasks.particles.molecular_dynamics import CALCULATORS
+from edgewise.tasks.particles.atoms import CALCULATORS, KINETIC, Frames, drift, simulate
 
 ase = pytest.importorskip("ase")
 units = pytest.importorskip("ase.units")

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from edgewise.tasks import granular as task_named
-from edgewise.tasks.particles.granular import FRAME, FRICTION, GRAVITY, RADIUS, REACH, SIDE, STIFFNESS, draw, simulate
+from edgewise.tasks.particles.simulation import FRAME, FRICTION, GRAVITY, RADIUS, REACH, SIDE, STIFFNESS, draw, simulate
 
-module = sys.modules["edgewise.tasks.particles.granular"]  # its function has the same name
+module = sys.modules["edgewise.tasks.particles.simulation"]  # its function has the same name
 pytest.importorskip("openmm")
 
 

@@ -7,12 +7,11 @@ import torch
 
 from edgewise.errors import DataError
 from edgewise.tasks import molecular_dynamics as task_named
-from edgewise.tasks.particles.atoms import Frames
-from edgewise.tasks.particles.molecular_dynamics import CALCULATORS, EnergiesAndForces
+from edgewise.tasks.particles.atoms import CALCULATORS, EnergiesAndForces, Frames
 
 ase = pytest.importorskip("ase")
 units = pytest.importorskip("ase.units")
-module = sys.modules["edgewise.tasks.particles.molecular_dynamics"]
+module = sys.modules["edgewise.tasks.particles.atoms"]
 STEPS = {"training": 2, "held_out": 1, "frames": 3}
 
 

@@ -6,9 +6,8 @@ import torch
 from torch import nn
 
 from edgewise.errors import ShapeError
-from edgewise.tasks.slides import features
-from edgewise.tasks.slides.features import contrast, extract, fit_scale, learn_extractor, view
-from edgewise.tasks.slides.reader import Layout, Tiling
+from edgewise.tasks.slides import reader
+from edgewise.tasks.slides.reader import Layout, Tiling, contrast, extract, fit_scale, learn_extractor, view
 
 TILING = Tiling(size=16, workers=0)
 
@@ -34,7 +33,7 @@ def slides(monkeypatch):
         for number, layout in enumerate(layouts):
             yield from ((number, part) for part in textures(len(layout.places), int(layout.path.name)).split(256))
 
-    monkeypatch.setattr(features, "stream", tiles)
+    monkeypatch.setattr(reader, "stream", tiles)
     return layouts
 
 

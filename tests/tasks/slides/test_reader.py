@@ -115,7 +115,7 @@ import numpy as np, torch
 from pathlib import Path
 from edgewise.layers import ResNet
 from edgewise.models import Features, PooledTransformer, PooledTransformerSettings
-from edgewise.tasks.slides.features import extract
+from edgewise.tasks.slides.reader import extract
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import TILE, Level, draw, encoded, plan, write_pyramid
 

@@ -2,7 +2,15 @@ import pytest
 import torch
 
 from edgewise.errors import DataError
-from edgewise.tasks.text.corpus import PLAYS, SUBJECTS, Corpus, read_captions, read_corpus, read_documents, read_plays
+from edgewise.tasks.text.documents import (
+    PLAYS,
+    SUBJECTS,
+    Corpus,
+    read_captions,
+    read_corpus,
+    read_documents,
+    read_plays,
+)
 
 
 def _text(speeches: int = 30) -> str:

@@ -6,8 +6,7 @@ import torch
 from edgewise.errors import ConfigError, DataError
 from edgewise.models import BERT, BERTSettings
 from edgewise.tasks import MaskedTokens
-from edgewise.tasks.text.pretrained import read_tokenizer
-from edgewise.tasks.text.tokenization import BEGIN, END, MASK, CharacterTokenizer
+from edgewise.tasks.text.tokenization import BEGIN, END, MASK, CharacterTokenizer, read_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TEXTS = {"train": ["attention", "graph", "edge", "transformer"], "valid": ["sender", "receiver"], "test": ["node"]}

@@ -3,8 +3,7 @@ import json
 import pytest
 
 from edgewise import DataError
-from edgewise.tasks.text.pretrained import PretrainedTokenizer, read_tokenizer
-from edgewise.tasks.text.tokenization import CharacterTokenizer
+from edgewise.tasks.text.tokenization import CharacterTokenizer, PretrainedTokenizer, read_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 SPECIAL = ["[CLS]", "[SEP]", "[MASK]", "[UNK]"]

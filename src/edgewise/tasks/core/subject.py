@@ -14,6 +14,7 @@ from edgewise.configuration import known
 from edgewise.errors import ConfigError, ExplanationError, a_kind
 from edgewise.explanations import Explained
 from edgewise.graphs import Graph
+from edgewise.kernels import Recorded, record
 from edgewise.tasks.core.drawing import Alignment, Array, Content, Drawing, Scores
 
 Number = Callable[[Tensor], Tensor]
@@ -238,3 +239,27 @@ def only_row(outputs_of: nn.Module, inputs: tuple[Any, ...]) -> tuple[int, ...]:
     with torch.no_grad():
         outputs: Tensor = outputs_of.eval()(*inputs)
     return (0,) * (outputs.ndim - 1)
+
+
+@torch.no_grad()
+def last_attention(model: nn.Module, graph: Graph, *x: object) -> tuple[Tensor, Recorded | None]:
+    """A model's outputs, and its last call of `attend` among the graph's own nodes, if it makes any."""
+    with record() as calls:
+        outputs = model(graph, *x)
+    size = graph.num_receivers, graph.num_senders
+    own = [call for call in calls if (call.graph.num_receivers, call.graph.num_senders) == size]
+    return outputs, own[-1] if own else None
+
+
+def matrices(graph: Graph, weights: Tensor) -> Array:
+    """Weights [*, E] in the graph's edge order as matrices [*, I, J]; parallel edges add up.
+
+    Example
+        >>> graph = Graph.from_edge_index([[1, 0, 0], [0, 1, 1]], num_nodes=2)
+        >>> matrices(graph, torch.tensor([1.0, 0.25, 0.75])).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+    """
+    matrix = weights.new_zeros(*weights.shape[:-1], graph.num_receivers * graph.num_senders)
+    cells = (graph.receivers * graph.num_senders + graph.senders).expand(weights.shape)
+    matrix.scatter_add_(-1, cells, weights)
+    return matrix.unflatten(-1, (graph.num_receivers, graph.num_senders)).double().numpy()

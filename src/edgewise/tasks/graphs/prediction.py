@@ -13,11 +13,9 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Clustering, Features
 from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
-from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.classification import Classification, Regression, class_probabilities, one_each
 from edgewise.tasks.core.drawing import Drawing, Networks, Section
-from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.task import Device, Parts, Pattern, given, lay
+from edgewise.tasks.core.task import Device, NumberedExamples, Parts, Pattern, given, lay
 
 DRAWN, COLUMNS, LARGEST = 6, 3, 60  # graphs in a report, in a row of it, and nodes of one that is drawn
 

@@ -18,13 +18,11 @@ from edgewise.files import read_bytes, reading
 from edgewise.graphs import PATTERNS, Graph
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Alone
-from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
-from edgewise.tasks.core.examples import NumberedExamples
-from edgewise.tasks.core.subject import OfFeatures, Subject
-from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
+from edgewise.tasks.core.subject import OfFeatures, Subject, last_attention, matrices
+from edgewise.tasks.core.task import EXAMPLE, Device, NumberedExamples, Pattern
 
 MAX_BYTES = 1 << 24
 DRAWN = 6  # images in a report

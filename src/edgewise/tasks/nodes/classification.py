@@ -19,14 +19,11 @@ from edgewise.kernels.call import check_graph
 from edgewise.layers.graph.gcn import renormalised
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
-from edgewise.tasks.core.attention import last_attention
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.classification import Classification, class_probabilities
+from edgewise.tasks.core.classification import Classification, Regression, class_probabilities, one_each
 from edgewise.tasks.core.drawing import Drawing, Network, Parity, Section
-from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.regression import Regression, one_each
-from edgewise.tasks.core.subject import Subject, captured
-from edgewise.tasks.core.task import Device, Parts, Pattern, check_range
+from edgewise.tasks.core.subject import Subject, captured, last_attention
+from edgewise.tasks.core.task import Device, OneGraph, Parts, Pattern, check_range
 
 WHOLE, AROUND, NAMED = 150, 60, 40  # nodes: larger graphs are drawn in part, such a part, graphs whose nodes have names
 ATTENTION = (

@@ -14,8 +14,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Panel, Section
-from edgewise.tasks.core.examples import OneGraph
-from edgewise.tasks.core.task import Device, Pattern
+from edgewise.tasks.core.task import Device, OneGraph, Pattern
 
 END, VALID, TEST = 3.0, 50, 200
 

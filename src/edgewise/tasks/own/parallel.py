@@ -15,8 +15,7 @@ from edgewise.data.table import Problems, encoding_of, is_table, lines_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
 from edgewise.tasks.own.texts import tokenizer_of
-from edgewise.tasks.text.pretrained import TOKENIZER
-from edgewise.tasks.text.tokenization import Tokenizer
+from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer
 from edgewise.tasks.text.translation import Manner, Translation
 
 SIDES = {"source": ("source", "src"), "target": ("target", "tgt")}

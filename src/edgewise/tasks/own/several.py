@@ -13,8 +13,7 @@ from edgewise.data.columns import Labels, Target
 from edgewise.data.splits import Split
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
-from edgewise.tasks.core.classification import Quality, class_probabilities, worst
-from edgewise.tasks.core.regression import of_value
+from edgewise.tasks.core.classification import Quality, class_probabilities, of_value, worst
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 

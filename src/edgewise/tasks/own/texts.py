@@ -23,13 +23,15 @@ from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
+from edgewise.tasks.text.denoising import text_graph
 from edgewise.tasks.text.documents import in_tokens
-from edgewise.tasks.text.masked import text_graph
-from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
+    TOKENIZER,
     Level,
     Tokenizer,
+    keep_tokenizer,
+    kept_tokenizer,
     learn_tokenizer,
 )
 

@@ -1,15 +1,29 @@
-"""Atoms in motion, simulated through ASE: frames of a trajectory, and how well its energy is conserved."""
+"""Atoms in motion, simulated through ASE once, and cached: the energy, the forces, and how well energy is conserved."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from edgewise.configuration import chosen
+from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError, EdgewiseError, installing
+from edgewise.graphs import Graph, radius_graph
+from edgewise.graphs.derived import cached
+from edgewise.kernels import aggregate
+from edgewise.models.signature import Atoms
+from edgewise.tasks.core.abilities import Predicts
+from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
+from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
+from edgewise.tasks.core.source import Tensors
+from edgewise.tasks.core.source import cached as stored
+from edgewise.tasks.core.subject import Subject, captured, on_graph
+from edgewise.tasks.core.task import Device, NumberedExamples, Pattern, check_range, given, lay
 
 KINETIC = 103.642696526805  # eV in 1 u Å²/fs²
 STEP, FRICTION = 5.0, 0.01  # fs; 1/fs
@@ -140,3 +154,245 @@ def import_ase() -> Any:
     except ImportError as error:
         raise EdgewiseError(f"atoms are moved by ASE: {installing('atoms')}") from error
     return ase
+
+
+SPACE = 3
+EVERY = 10  # steps between two frames
+DRAWN = 2_000  # components of forces, at most
+WARM_UP = 20  # frames that are thrown away until the temperature is reached
+
+
+def _emt() -> Ase:
+    from ase.calculators.emt import EMT
+
+    return EMT()
+
+
+def _icosahedron(element: str, size: int) -> Ase:
+    """`size` shells of atoms, one inside the other: 1, 13, 55, 147, ... atoms."""
+    ase = import_ase()
+    from ase.cluster import Icosahedron
+
+    made = Icosahedron(element, noshells=size)
+    return ase.Atoms(made.numbers, made.positions)
+
+
+def _crystal(element: str, size: int) -> Ase:
+    """`size` cubic cells along each axis, without an end: 4, 32, 108, ... atoms."""
+    from ase.build import bulk
+
+    return bulk(element, "fcc", cubic=True).repeat(size)
+
+
+CALCULATORS: dict[str, Callable[[], Ase]] = {"emt": _emt}
+BODIES: dict[str, Callable[[str, int], Ase]] = {"icosahedron": _icosahedron, "crystal": _crystal}
+METALS = {symbol: symbol for symbol in ("Al", "Ni", "Cu", "Pd", "Ag", "Pt", "Au")}
+
+
+def molecular_dynamics(
+    body: str = "icosahedron",
+    size: int = 2,
+    element: str = "Cu",
+    calculator: str = "emt",
+    temperatures: tuple[float, ...] = (300.0, 400.0, 500.0, 600.0),
+    training: int = 16,
+    held_out: int = 4,
+    frames: int = 100,
+    radius: float = 5.5,
+    seed: int = 0,
+) -> EnergiesAndForces:
+    """Learn the energy of atoms and the forces on them, along trajectories simulated by ASE; by default copper, Cu13.
+
+    Each trajectory is a run of its own in a heat bath (Langevin, steps of 5 fs), with a seed of its own; after 1 ps of
+    warming up a frame is taken every 50 fs. Training, validation and test trajectories are different ones, at the same
+    temperatures in turn. The targets are the energy in eV, and the force on every atom in eV/Å. The default takes about
+    a minute, once: the frames are cached. It needs the extra `atoms`.
+
+    Reference   Jacobsen, Stoltze & Nørskov, 1996 (effective medium theory, EMT); Larsen et al., 2017 (ASE)
+
+    Args:
+        body: icosahedron, a free cluster; or crystal, a periodic one.
+        size: Shells of the icosahedron, or cubic cells of the crystal along each axis.
+        element: A metal that EMT knows: Al, Ni, Cu, Pd, Ag, Pt or Au.
+        calculator: Where forces come from: emt.
+        temperatures: Of the heat bath in K; the trajectories take them in turn.
+        training: Training trajectories.
+        held_out: Validation trajectories, and as many test trajectories.
+        frames: Frames of each trajectory.
+        radius: Distance in Å up to which atoms attend to one another.
+        seed: Chooses the trajectories.
+    """
+    check_range(1, 1_000_000, training=training, held_out=held_out, frames=frames)
+    check_range(1, 20, size=size)
+    check_range(0, 2**31 - 1, seed=seed)
+    if not temperatures or not all(0 < temperature <= 10_000 for temperature in temperatures):
+        raise ConfigError(f"temperatures must be above 0 and at most 10000 K, not {list(temperatures)}")
+    build, force = chosen("body", body, BODIES), chosen("calculator", calculator, CALCULATORS)
+    chosen("element", element, METALS)
+    count = training + 2 * held_out
+    key = (body, size, element, calculator, temperatures, count, frames, seed, STEP, EVERY, FRICTION, WARM_UP)
+
+    def run(number: int) -> Frames:
+        at, own = temperatures[number % len(temperatures)], (seed * 1_000_003 + number) % 2**32
+        moving = _warm(build(element, size), at, own)
+        return simulate(moving, force(), WARM_UP + frames, EVERY, STEP, at, own).since(WARM_UP)
+
+    def make() -> Tensors:
+        stacked = Frames.stacked([run(number) for number in range(count)])
+        return {field.name: getattr(stacked, field.name) for field in fields(Frames)}
+
+    trajectories = Frames(**stored("molecular-dynamics", key, make, {"energies": (count, frames)}))
+    return EnergiesAndForces("molecular-dynamics", trajectories, fixed(training, held_out, held_out), radius)
+
+
+def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
+    """The atoms with velocities of some temperature (Maxwell and Boltzmann's), the whole at rest."""
+    m, random = atoms.get_masses()[:, None], np.random.RandomState(seed)
+    p = random.standard_normal((len(atoms), SPACE)) * np.sqrt(m * import_ase().units.kB * temperature)
+    still = p - m * p.sum(0) / m.sum()
+    if len(atoms) > 1:
+        still *= np.sqrt((p**2 / m).sum() / (still**2 / m).sum())
+    atoms.set_momenta(still)
+    return atoms
+
+
+class EnergiesAndForces(NumberedExamples, Predicts):
+    """Each frame is one example, a graph of the atoms near one another: what is its energy, which force on every atom?
+
+    Equation    loss = 1/G Σ_g ((ΔE_g/N_g)/σ_e)² w + 1/3N Σ_i |ΔF_i|²/σ_F²;
+                force_error = √(Σ_i |ΔF_i|² / Σ_i |F_i|²), which is the root mean square error over the deviation of the
+                forces, as those of a frame sum to 0; energy_error likewise, over the deviation of the energy per atom
+    Symbols     w = ENERGY; σ_e, σ_F = deviations over the training frames; the energy of an atom is counted from their
+                mean, `zero` (eV)
+    Shapes      the model reads x [N, 7] = position (Å), cell (Å, 0: open), atomic number, and gives [N, 4] = the energy
+                of each atom (eV), whose sum counts, and the force on it (eV/Å)
+    Errors      ConfigError for outputs of another shape
+    Cost        radius graphs are built once for each frame, when it is first read
+    """
+
+    metric = "force_error"
+    unit = "frames"
+    replacement = False
+    stored = True
+    ENERGY = 0.1
+
+    def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
+        trajectories, length, atoms, _ = frames.positions.shape
+        self.name, self.frames, self.radius = name, frames, radius
+        numbers = torch.arange(trajectories * length).unflatten(0, (trajectories, length))
+        self.splits = {split: numbers[chosen].flatten() for split, chosen in splits.items()}
+        self.places = frames.positions.flatten(0, 1)
+        self.cell = torch.where(frames.cell > 0, frames.cell, torch.inf).tolist()
+        still = torch.cat([frames.cell.expand(atoms, SPACE), frames.numbers[:, None]], -1)
+        self.x = torch.cat([self.places, still.expand(len(self.places), -1, -1)], -1).float()
+        energies, forces = frames.energies.flatten() / atoms, frames.forces.flatten(0, 1)
+        train = self.splits["train"]
+        self.zero = float(energies[train].mean())
+        self.energy_scale = float(energies[train].std(correction=0)) or 1.0
+        self.force_scale = float(forces[train].square().mean().sqrt()) or 1.0
+        relative = (energies - self.zero)[:, None, None].expand(-1, atoms, 1)
+        self.target = torch.cat([relative, forces], -1).float()
+        self.signature = Atoms(2 * SPACE + 1, 1 + SPACE, space=SPACE, radius=radius)
+        self.epoch_size = len(train)
+        self.contents = f"{len(self.x):,} frames of {atoms} atoms"
+
+    def frame_graph(self, number: int, pattern: Pattern = None) -> Graph:
+        """Who is within the radius of whom in a frame; or a pattern over the atoms."""
+        return self._within_radius(number) if given(pattern) else lay(pattern, self.x.shape[1])
+
+    @cached
+    def _within_radius(self, number: int) -> Graph:
+        return radius_graph(self.places[number], self.radius, cell=self.cell)
+
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        members = tuple(self.frame_graph(number, pattern) for number in numbers.tolist())
+        x, target = (x.index_select(0, numbers).flatten(0, 1) for x in (self.x, self.target))
+        return NodeTargets.of(members, x, target)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        energy, force = self._errors(outputs, batch)
+        return self.ENERGY * energy.mean() / self.energy_scale**2 + force.mean() / self.force_scale**2
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        energy, force = self._errors(outputs.detach().double(), batch)
+        wanted = self._by_frame(batch, batch.target.double())
+        loss = self.ENERGY * energy / self.energy_scale**2 + force / self.force_scale**2
+        strength = self._by_frame(batch, batch.target.double().square())[:, 1:].mean(-1)
+        parts = {"loss": loss, "energy": energy, "force": force, "strength": strength}
+        parts |= {"depth": wanted[:, 0], "depth²": wanted[:, 0].square(), "count": torch.ones_like(energy)}
+        return {name: part.sum() for name, part in parts.items()}
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        """Errors in eV/Å and eV per atom, and as shares of the deviations over the split."""
+        force, energy = means["force"] ** 0.5, means["energy"] ** 0.5
+        deviation = max(means["depth²"] - means["depth"] ** 2, 0.0) ** 0.5
+        return {
+            "loss": means["loss"],
+            "force_error": force / (means["strength"] ** 0.5 or 1.0),
+            "force_rmse": force,
+            "energy_error": energy / (deviation or 1.0),
+            "energy_rmse": energy,
+        }
+
+    def _errors(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Squared errors of each frame: of its energy per atom, and the mean one of its forces; [G] and [G]."""
+        check_outputs(outputs)
+        if outputs.shape != batch.target.shape:
+            shapes = f"{list(outputs.shape)} instead of {list(batch.target.shape)}"
+            raise ConfigError(f"this task needs energies and forces, and the model gives {shapes}: choose potential")
+        error = outputs - batch.target
+        return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
+
+    def _by_frame(self, batch: Batch, rows: Tensor) -> Tensor:
+        return aggregate(batch_of(NodeTargets, batch).graph.membership(), rows, reduce="mean")
+
+    def frame(self, request: str) -> int:
+        """The number of a frame named by a split and a number in it, as in "test:7"."""
+        return int(self.example(request))
+
+    def atoms(self, request: str) -> Ase:
+        """A frame, named as in "test:7", as ASE's `Atoms` with its velocities."""
+        number = self.frame(request)
+        return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """The energy of a frame, by what its atoms send to one another."""
+        inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
+
+        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+            return on_graph(inputs[0], edges, nodes, places=inputs[1][:, :2].double().numpy())
+
+        def energy(outputs: Tensor) -> Tensor:
+            return outputs[:, 0].sum()
+
+        return Subject(inputs, number=energy, what="the energy in eV", draw=draw, baseline=None)
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Forces", lambda: [self.forces(model, pattern)])
+
+    @torch.no_grad()
+    def forces(self, model: nn.Module, pattern: Pattern) -> Drawing:
+        """Predicted forces over simulated ones, for test frames evenly apart."""
+        batches = [*self.batches("test", 100, pattern)]
+        predicted = torch.cat([model(batch.graph, batch.x)[:, 1:].flatten() for batch in batches]).double()
+        truth = torch.cat([batch.target[:, 1:].flatten() for batch in batches]).double()
+        some = slice(None, None, -(-len(truth) // DRAWN))
+        error = float((predicted - truth).square().mean().sqrt())
+        caption = (
+            f"{len(truth[some]):,} components of forces on atoms of the test frames; over all, the root mean square "
+            f"error is {error:.4f} eV/Å."
+        )
+        return Drawing("forces", Parity(truth[some].numpy(), predicted[some].numpy(), "eV/Å"), caption)
+
+    @torch.no_grad()
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        """Energy and forces of one frame, named as in "test:7", beside those of the simulation."""
+        batch = self.batch(torch.tensor([self.frame(request)]), pattern).to(device)
+        outputs = model.eval()(batch.graph, batch.x)
+        return {
+            "frame": request,
+            "energy": float((outputs[:, 0] + self.zero).sum()),
+            "simulated_energy": float((batch.target[:, 0] + self.zero).sum()),
+            "forces": outputs[:, 1:].tolist(),
+            "simulated_forces": batch.target[:, 1:].tolist(),
+        }

@@ -19,10 +19,9 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, check_values
-from edgewise.tasks.core.cache import Tensors, cached
-from edgewise.tasks.core.examples import NumberedExamples
+from edgewise.tasks.core.source import Tensors, cached
 from edgewise.tasks.core.subject import Subject, captured, movement
-from edgewise.tasks.core.task import Device, Pattern, check_range
+from edgewise.tasks.core.task import Device, NumberedExamples, Pattern, check_range
 
 Floats = NDArray[np.float64]
 

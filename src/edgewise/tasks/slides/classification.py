@@ -24,15 +24,26 @@ from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
 from edgewise.models.signature import Attribution
 from edgewise.tasks.core.abilities import Predicts
-from edgewise.tasks.core.cache import Tensors, cached, digest
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMap, HeatMaps, Output, Section
+from edgewise.tasks.core.source import Tensors, cached, digest
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 from edgewise.tasks.links.prediction import ranking_scores
-from edgewise.tasks.slides.features import Extractor, Features, extract, fit_scale, learn_extractor
-from edgewise.tasks.slides.reader import OVERVIEW, Layout, Tiling, in_parallel, lay_out, overview
+from edgewise.tasks.slides.reader import (
+    OVERVIEW,
+    Extractor,
+    Features,
+    Layout,
+    Tiling,
+    extract,
+    fit_scale,
+    in_parallel,
+    lay_out,
+    learn_extractor,
+    overview,
+)
 from edgewise.tasks.slides.simulator import CELL, MPP, QUALITY, SIDE, plan, simulate
 
 KEPT = "features.safetensors"

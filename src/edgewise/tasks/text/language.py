@@ -21,15 +21,13 @@ from edgewise.graphs import Graph, causal
 from edgewise.models.signature import LanguageModel, Tokens, language_model
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Sampling
-from edgewise.tasks.core.attention import last_attention, matrices
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.subject import Subject, captured, on_matrix
+from edgewise.tasks.core.subject import Subject, captured, last_attention, matrices, on_matrix
 from edgewise.tasks.core.task import Device, Pattern, without_future
-from edgewise.tasks.text.pretrained import TOKENIZER, keep_tokenizer, kept_tokenizer
-from edgewise.tasks.text.tokenization import Tokenizer
+from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, keep_tokenizer, kept_tokenizer
 
 SHAKESPEARE = Remote(
     name="input.txt",

@@ -17,9 +17,8 @@ from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
-from edgewise.tasks.text.masked import MaskedTokens, framed, text_graph
-from edgewise.tasks.text.pretrained import KeepsTokenizer
-from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, Tokenizer
+from edgewise.tasks.text.denoising import MaskedTokens, framed, text_graph
+from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, KeepsTokenizer, Tokenizer
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
 ALPHABET = "#$%()*+-./0123456789:=@ABCDEFGHIKLMNOPRSTUVWXYZ[\\]abcdefghiklmnoprstuvy"

@@ -22,8 +22,7 @@ from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Device, Pattern
-from edgewise.tasks.text.pretrained import KeepsTokenizer
-from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
+from edgewise.tasks.text.tokenization import KeepsTokenizer, Level, Tokenizer, learn_tokenizer
 
 MAX_BYTES = 1 << 25
 SHOWN = 8  # sentences in a report
