@@ -5,13 +5,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 from scipy.sparse import eye
-from torch.nn import functional
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import EncoderDecoderGraph, Graph, LayerSample, Sample, complete
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.tasks import planted
-from edgewise.tasks.core.batch import Batch, DisjointBatch, batch_of
+from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.links.prediction import PairBatch
 from edgewise.tasks.text.translation import PairBatch as SentencePairs
 
@@ -58,16 +57,6 @@ def test_split_keeps_what_a_subclass_adds() -> None:
     assert first.of_graphs.tolist() == [0] and second.of_graphs.tolist() == [1, 2]
     assert first.of_nodes.tolist() == [0, 1] and second.of_nodes.tolist() == [2, 3, 4]
     assert first.levels is graphs.levels is second.levels
-
-
-def test_split_losses_weighted_by_size_are_the_whole_loss() -> None:
-    batch, weight = examples(7), torch.randn(4, 2)
-
-    def loss(part: Batch) -> torch.Tensor:
-        return functional.cross_entropy((part.x @ weight).mean(1), part.target)
-
-    parts = sum(loss(part) * part.size for part in batch.split(3)) / batch.size
-    torch.testing.assert_close(parts, loss(batch))
 
 
 def test_what_cannot_be_split_comes_whole_every_time() -> None:
@@ -117,13 +106,6 @@ def test_a_sample_moves_with_its_batch(layerwise: bool, kind: type) -> None:
     assert {part.device.type for part in [*there.graph.graphs, *parts]} == {"meta"}
     for before, after in zip(batch.graph.graphs, there.graph.graphs, strict=True):
         assert (before.num_receivers, before.num_edges) == (after.num_receivers, after.num_edges)
-
-
-def test_a_task_refuses_a_batch_of_another_kind() -> None:
-    pairs = PairBatch(complete(3), torch.randn(3, 4), torch.zeros(1))
-    assert batch_of(PairBatch, pairs) is pairs
-    with pytest.raises(ConfigError, match="kind PairBatch, not Batch"):
-        batch_of(PairBatch, examples(2))
 
 
 def test_a_batch_that_may_hold_more_is_not_shared_among_ranks() -> None:

@@ -1,12 +1,19 @@
-"""What outputs are trained to be, against the formulas written out: forward and gradient."""
+"""Classes and values as targets, against the formulas written out; precision, recall and calibration."""
 
+import json
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 import torch
+from sklearn.metrics import precision_recall_fscore_support
 
+from edgewise.apps.command.main import main
+from edgewise.data.splits import Splits
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
-from edgewise.tasks import Batch, digits
-from edgewise.tasks.core.classification import Objective, classification_score
+from edgewise.tasks import Batch, GraphRegression, Graphs, NodeRegression, Nodes, digits
+from edgewise.tasks.core.classification import BINS, Objective, Quality, Regression, classification_score
 
 TARGET = torch.tensor([2, 0, 1, 1])
 
@@ -60,3 +67,96 @@ def test_impossible_objectives_are_refused(options, message: str) -> None:
 def test_classes_that_are_no_whole_numbers_are_refused(error) -> None:
     with pytest.raises(DataError, match="whole numbers, int64, not float32"):
         Objective(error).loss(outputs(), TARGET.float())
+
+
+def test_precision_recall_and_f1_are_those_of_scikit_learn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    probabilities = torch.rand(200, 3, generator=generator).softmax(-1)
+    target = torch.randint(3, (200,), generator=generator)
+    quality = Quality(("a", "b", "c"))
+    for part in (slice(0, 70), slice(70, 200)):  # in two batches
+        quality.add(probabilities[part], target[part])
+    wanted = precision_recall_fscore_support(target.numpy(), probabilities.argmax(-1).numpy())
+    names = ("precision", "recall", "f1", "count")
+    for number, one in enumerate(quality.of_classes().values()):
+        assert [one[name] for name in names] == pytest.approx([w[number] for w in wanted])
+
+
+def test_the_calibration_error_is_that_of_its_equation() -> None:
+    confidence = np.array([0.55, 0.58, 0.95, 0.91, 1.0])
+    correct = np.array([1, 0, 1, 1, 0])
+    probabilities = torch.tensor(np.stack([confidence, 1 - confidence], 1))
+    quality = Quality(("a", "b"))
+    quality.add(probabilities, torch.tensor(1 - correct))
+    low, high = abs(1 - 0.55 - 0.58) / 5, abs(2 - 0.95 - 0.91 - 1.0) / 5
+    made = quality.calibration()
+    assert made["error"] == pytest.approx(low + high)
+    assert [one["count"] for one in made["bins"]] == [2, 3] and BINS == 10
+    assert made["bins"][0] == pytest.approx({"count": 2, "confidence": 0.565, "accuracy": 0.5})
+
+
+def test_a_class_without_examples_or_predictions_has_no_figure() -> None:
+    quality = Quality(("a", "b", "c"))
+    quality.add(torch.tensor([[0.9, 0.1, 0.0]]), torch.tensor([1]))
+    classes = quality.of_classes()
+    assert classes["a"] == {"count": 0, "precision": 0.0, "recall": None, "f1": 0.0}
+    assert classes["b"] == {"count": 1, "precision": None, "recall": 0.0, "f1": 0.0}
+    assert classes["c"] == {"count": 0, "precision": None, "recall": None, "f1": None}
+
+
+def test_evaluate_prints_and_writes_them(tmp_path, capsys) -> None:
+    assert main(["train", "karate", "--train.steps", "2", "--run", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    out = capsys.readouterr().out
+    quality = json.loads(out.splitlines()[-1])["quality"]
+    assert sum(one["count"] for one in quality["classes"].values()) == 16
+    assert "precision" in out and "Mr. Hi" in out and "expected calibration error" in out
+    written = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
+    assert written["quality"] == quality and written["metric"] == "accuracy"
+
+
+class Values(Regression):
+    """Numbers to predict, without data."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.fit(values)
+
+    train_batch = batches = predict = lambda self, *_: None
+
+
+def test_loss_and_scores_are_those_of_the_equation() -> None:
+    train, target = torch.tensor([1.0, 5.0]), torch.tensor([2.0, 8.0])
+    task = Values(train)  # mean 3, deviation 2
+    batch = Batch(complete(2), torch.zeros(2, 1), target, torch.arange(2))
+    outputs = torch.tensor([[0.5], [1.0]])  # 4 and 5
+    assert task.value(outputs[0]) == 4
+    assert float(task.loss(outputs, batch)) == pytest.approx((2**2 + 3**2) / 2 / 2**2)
+    sums = {name: float(value) for name, value in task.score(outputs, batch).items()}
+    assert sums == {"loss": 13 / 4, "rmse": 13, "mae": 5, "count": 2}
+    assert task.finish({"rmse": 6.25})["rmse"] == 2.5
+    assert task.preprocessing() == {"value": "mean + deviation * y", "mean": 3.0, "deviation": 2.0}
+
+
+def test_values_in_a_column_are_those_of_nodes_and_of_graphs() -> None:
+    splits: Splits = {"train": torch.tensor([0]), "valid": torch.tensor([1]), "test": torch.tensor([2])}
+    for values, told in ((torch.rand(3, 1), None), (torch.rand(3, 2), r"one value for each example, .*not \[3, 2\]")):
+        with pytest.raises(DataError, match=told) if told else nullcontext():
+            nodes = NodeRegression("n", Nodes(complete(3), torch.eye(3), values, (), splits))
+            assert torch.equal(nodes.nodes.labels, values[:, 0]) and nodes.mean == float(values[0])
+        with pytest.raises(DataError, match=told) if told else nullcontext():
+            graphs = GraphRegression("g", Graphs((complete(1),) * 3, torch.eye(3), values, splits))
+            assert torch.equal(graphs.graphs.targets, values[:, 0])
+
+
+@pytest.mark.parametrize("days", [torch.int64, torch.float64])
+def test_values_keep_digits_that_float32_has_no_room_for(days: torch.dtype) -> None:
+    """A day apart, 2²⁵ days from 0: in float32 they are the same, or four days apart."""
+    splits: Splits = {"train": torch.tensor([0, 1]), "valid": torch.tensor([2]), "test": torch.tensor([3])}
+    values = 2**25 + torch.tensor([0, 1, 3, 3], dtype=days)
+    nodes = NodeRegression("n", Nodes(complete(4), torch.eye(4), values, (), splits))
+    graphs = GraphRegression("g", Graphs((complete(1),) * 4, torch.eye(4), values, splits))
+    for task in (nodes, graphs):
+        batch = next(iter(task.batches("valid", 3)))
+        one = torch.ones(len(batch.x), 1)
+        assert task.deviation == 0.5 and float(task.loss(one, batch)) == 16  # (3 - 0.5) / 0.5 is 5

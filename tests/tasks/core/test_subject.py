@@ -1,13 +1,17 @@
-"""What is explained of an input: the number, its name, and which nodes are drawn."""
+"""What is explained of an input: the number, its name, and which nodes are drawn; and a model's last attention."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from edgewise import ConfigError, ExplanationError, Graph
+from edgewise.kernels import record
 from edgewise.layers import GCN
+from edgewise.models import Transformer, TransformerSettings
+from edgewise.tasks import Text
 from edgewise.tasks.core.drawing import Drawing, Scores
-from edgewise.tasks.core.subject import Subject, captured, movement, on_graph
+from edgewise.tasks.core.subject import Subject, captured, last_attention, matrices, movement, on_graph
 
 RING = Graph.from_edge_index([[0, 1, 2], [1, 2, 0]], num_nodes=3)
 X = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
@@ -77,3 +81,20 @@ def test_movement_is_explained_of_the_particle_that_moves_furthest() -> None:
     (drawn,) = subject.draw(None, torch.ones(3))
     assert isinstance(drawn, Drawing) and isinstance(drawn.figure, Scores) and drawn.figure.places is not None
     assert drawn.figure.places.tolist() == x[:, :2].double().tolist() and drawn.figure.centre == 1
+
+
+def test_weights_of_parallel_edges_add_up() -> None:
+    graph = Graph.from_edge_index([[1, 1, 0], [0, 0, 1]], num_nodes=2)
+    np.testing.assert_array_equal(matrices(graph, torch.tensor([[0.25, 0.75, 1.0]])), [[[0, 1], [1, 0]]])
+
+
+def test_the_last_attention_is_that_of_the_last_block() -> None:
+    task = Text("abc", "abcabcabca" * 30, context=8)
+    model = Transformer(TransformerSettings(width=8, depth=2, heads=2), task.signature).eval()
+    batch = next(task.batches("valid", 1))
+    with record() as calls:
+        expected = model(batch.graph, batch.x)
+    outputs, call = last_attention(model, batch.graph, batch.x)
+    assert call is not None and len(calls) == 2
+    assert torch.equal(outputs, expected)
+    assert torch.equal(call.weights, calls[1].weights)

@@ -107,29 +107,6 @@ def test_a_batch_is_block_diagonal_and_answers_each_graph_as_if_alone(classes: G
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
 
 
-def test_train_batch_draws_different_training_graphs(classes: GraphClassification) -> None:
-    seen = set()
-    for seed in range(20):
-        batch = classes.train_batch(2, torch.Generator().manual_seed(seed))
-        again = classes.train_batch(2, torch.Generator().manual_seed(seed))
-        assert torch.equal(batch.x, again.x) and batch.graph == again.graph
-        assert batch.graph.num_receivers == len(batch.x)
-        seen.add(tuple(batch.graph.sizes.tolist()))
-    assert seen == {(a, b) for a in (3, 4, 5) for b in (3, 4, 5) if a != b}
-    assert classes.train_batch(99, torch.Generator()).size == 3
-
-
-@pytest.mark.parametrize("parts", [2, 3])
-def test_a_batch_is_cut_between_graphs(classes: GraphClassification, parts: int) -> None:
-    (batch,) = classes.batches("train", 10)
-    model = GraphNetwork(3)
-    pieces = batch.split(parts)
-    assert [piece.size for piece in pieces] == {2: [1, 2], 3: [1, 1, 1]}[parts]
-    weighted = sum(p.size / batch.size * classes.loss(model(p.graph, p.x), p) for p in pieces)
-    torch.testing.assert_close(weighted, classes.loss(model(batch.graph, batch.x), batch))
-    assert batch.split(4) == [batch] * 4
-
-
 def test_what_is_known_of_edges_and_of_wholes_goes_with_its_graph() -> None:
     plain = graphs(torch.tensor([1.0, 5.0, 2.0, -1.0, 6.0, 3.0]))
     e = torch.arange(sum(member.num_edges for member in plain.members), dtype=torch.float64)[:, None]

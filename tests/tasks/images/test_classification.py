@@ -10,7 +10,7 @@ from PIL import Image
 
 from edgewise.errors import ConfigError
 from edgewise.explanations import scores
-from edgewise.graphs import complete, grid
+from edgewise.graphs import complete
 from edgewise.models import MLPSettings, Perceptron
 from edgewise.tasks import ImageClassification, PatternChoice, digits
 from edgewise.tasks.images.classification import cut, move
@@ -92,18 +92,6 @@ def test_training_images_alone_are_shifted_every_time_anew(task: ImageClassifica
     for split in ("valid", "test"):
         for one, other in zip(shifted.batches(split, 100), task.batches(split, 100), strict=True):
             assert torch.equal(one.x, other.x)
-
-
-def test_graphs_are_laid_once_for_each_choice(task: ImageClassification) -> None:
-    assert task.graph() is task.graph(None)
-    assert torch.equal(task.graph().dense_mask(), grid(4, 4).dense_mask())
-    assert torch.equal(task.graph(PatternChoice()).dense_mask(), grid(4, 4).dense_mask())
-    assert task.graph(PatternChoice("complete")) is task.graph(PatternChoice("complete"))
-    assert task.graph(PatternChoice("complete")).is_complete
-    assert task.graph(complete).num_receivers == 16
-    assert task.graph(PatternChoice("grid", {"neighbors": 4})).num_edges == 4 * 4 + 2 * 2 * 12
-    generator = torch.Generator()
-    assert task.train_batch(3, generator, complete).graph is next(task.batches("test", 3, complete)).graph
 
 
 def test_digits_are_split_as_stated() -> None:

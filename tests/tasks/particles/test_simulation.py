@@ -1,10 +1,26 @@
+import sys
+from importlib.util import find_spec
+
+import numpy as np
 import pytest
 import torch
 
 from edgewise import radius_graph
 from edgewise.graphs import Graph
 from edgewise.tasks import Rollout, Scene, Simulation
-from edgewise.tasks.particles.simulation import random_walk
+from edgewise.tasks import granular as task_named
+from edgewise.tasks.particles.simulation import (
+    FRAME,
+    FRICTION,
+    GRAVITY,
+    RADIUS,
+    REACH,
+    SIDE,
+    STIFFNESS,
+    draw,
+    random_walk,
+    simulate,
+)
 
 FALL = torch.tensor([0.0, -0.002], dtype=torch.float64)
 
@@ -116,3 +132,103 @@ def test_a_prediction_comes_with_its_animation():
     values, drawings, _ = task().examine(Newton(), None, "test:0", "cpu")
     assert values == task().predict(Newton(), None, "test:0", "cpu")
     assert drawings["animation"].name == "rollout-test-0"
+
+
+module = sys.modules["edgewise.tasks.particles.simulation"]  # its function has the same name
+physics = pytest.mark.skipif(find_spec("openmm") is None, reason="needs OpenMM")
+
+
+def pairs(x):
+    """Distances [N, N], infinite from a disc to itself, and directions from j to i."""
+    r_ij = x[:, None] - x[None]
+    r = np.linalg.norm(r_ij, axis=-1) + np.diag(np.full(len(x), np.inf))
+    return r, np.nan_to_num(r_ij / r[..., None])
+
+
+def force(x, v):
+    """The equation, written out over all pairs."""
+    r, n = pairs(x)
+    closing = ((v[:, None] - v[None]) * n).sum(-1)
+    push = STIFFNESS * (2 * RADIUS - r).clip(0) - FRICTION * (1 - r / REACH).clip(0) ** 2 * closing
+    walls = 2 * STIFFNESS * ((RADIUS - x).clip(0) - (x - SIDE + RADIUS).clip(0))
+    return (push[..., None] * n).sum(1) + walls - [0, GRAVITY]
+
+
+@physics
+def test_the_simulation_is_its_equation_written_out():
+    """Against steps of 10 microseconds in numpy: three discs that meet in a corner."""
+    x, v = np.array([[0.05, 0.06], [0.15, 0.07], [0.1, 0.16]]), np.array([[-1.0, 0.0], [-3.0, -1.0], [0.0, -2.0]])
+    found = simulate(x, v, frames=9)
+    met = touched = False
+    for _ in range(2_000):
+        v = v + FRAME / 250 * force(x, v)
+        x = x + FRAME / 250 * v
+        met, touched = met or pairs(x)[0].min() < 2 * RADIUS, touched or x.min() < RADIUS
+    assert np.abs(found[-1] - x).max() < 2e-5
+    assert met and touched
+
+
+@physics
+def test_two_discs_keep_their_momentum_and_lose_energy(monkeypatch):
+    monkeypatch.setattr(module, "GRAVITY", 0.0)
+    film = simulate(np.array([[0.4, 0.5], [0.55, 0.52]]), np.array([[3.0, 0.0], [0.0, 0.0]]), frames=40)
+    moves = np.diff(film, axis=0) / FRAME
+    assert np.allclose(moves.sum(1), [3.0, 0.0], atol=1e-9)
+    assert moves[-1, 1, 0] > 1.5 and np.square(moves[-1]).sum() < 0.95 * 9
+
+
+@pytest.mark.parametrize("particles", [1, 7, 60, 120])
+def test_first_places_are_in_the_box_and_apart(particles):
+    for seed in range(20):
+        places, velocities = draw(particles, np.random.default_rng(seed))
+        assert places.shape == velocities.shape == (particles, 2)
+        assert places.min() > RADIUS and places.max() < SIDE - RADIUS
+        assert particles == 1 or pairs(places)[0].min() > 2 * RADIUS
+
+
+@pytest.fixture
+def small(cache, monkeypatch):
+    monkeypatch.setattr(module, "FRAMES", 9)
+    return lambda **options: task_named(**{"training": 3, "held_out": 2, "particles": 5} | options)
+
+
+@physics
+def test_splits_share_no_film_and_more_training_leaves_the_rest_as_it_is(small):
+    few, more = small(), small(training=5)
+    assert [len(few.splits[split]) for split in ("train", "valid", "test")] == [3, 2, 2]
+    assert len({tuple(film.flatten().tolist()) for film in more.films}) == 9
+    for split in ("train", "valid", "test"):
+        count = len(few.splits[split])
+        assert torch.equal(few.films[few.splits[split]], more.films[more.splits[split][:count]])
+
+
+@pytest.fixture
+def rollout() -> Rollout:
+    """Two films of 38 frames: 8 discs rise in truth, and stay where they are in the model."""
+    generator = torch.Generator().manual_seed(0)
+    first = torch.rand(2, 1, 8, 2, generator=generator, dtype=torch.float64)
+    rise = torch.tensor([0.0, 0.001], dtype=torch.float64)
+    truth = first + torch.arange(38, dtype=torch.float64)[:, None, None] * rise
+    forecast = torch.cat([truth[:, :6], truth[:, 5:6].expand(-1, 32, -1, -1)], 1)
+    return Rollout(Scene(truth, (1.0, 1.0), 0.05, 0.15, frame=0.01, gravity=9.81), forecast, truth, 6)
+
+
+def test_the_curves_are_energy_momentum_and_distance(rollout) -> None:
+    energy, momentum, distance = (panel.curves for panel in rollout.laws())
+    for curve in (*energy, *momentum, *distance):
+        assert len(curve.x) == len(curve.y) == 32
+    truth, model = (curve.y for curve in momentum)
+    assert truth == pytest.approx([0.1] * 32) and model == pytest.approx([0.0] * 32)
+    assert energy[0].y[-1] - energy[0].y[0] == pytest.approx(9.81 * 0.031)  # rising at one speed
+    assert energy[1].y[-1] - energy[1].y[0] == pytest.approx(0)
+    assert distance[0].y == pytest.approx([0.1 * step for step in range(1, 33)])
+
+
+def test_the_numbers_are_those_of_the_last_step_and_of_the_last_given_frame(rollout) -> None:
+    numbers = rollout.numbers()
+    assert (numbers["steps"], numbers["seconds"]) == (32, pytest.approx(0.32))
+    assert numbers["distance_after_steps"] == pytest.approx({1: 0.001, 10: 0.01, 32: 0.032})
+    truth, model = numbers["truth"], numbers["forecast"]
+    assert truth["momentum_last"] == pytest.approx([0, 0.1]) and model["momentum_last"] == pytest.approx([0, 0])
+    assert truth["energy_last"] - truth["energy_first"] == pytest.approx(9.81 * 0.031)
+    assert truth["energy_first"] - model["energy_last"] == pytest.approx(0.5 * 0.1**2 + 9.81 * 0.0005)

@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from edgewise.errors import DataError
+from edgewise.graphs import complete
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
 from edgewise.tasks.slides import classification as module
-from edgewise.tasks.slides.classification import Slides, read_folder, read_slides
-from edgewise.tasks.slides.reader import Tiling
+from edgewise.tasks.slides.classification import Examined, Slides, hottest, read_folder, read_slides, smoothed
+from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import plan, simulate
 
 pytest.importorskip("openslide")
@@ -119,15 +120,21 @@ def test_simulated_slides_and_their_features_are_made_once(home, files, monkeypa
         again.recall(home)
 
 
-def test_slides_of_ones_own_come_from_a_folder(files, home):
-    mine = home / "mine"
+def test_slides_of_ones_own_come_from_a_folder_and_the_extractor_learns_from_those_that_train(files, home, monkeypatch):
+    mine, seen, learn = home / "mine", [], module.learn_extractor
     shutil.copytree(files, mine)
-    table = ["slide,label,split"]
-    table += [f"{n}.tiff,{'b' if n % 2 else 'a'},{('train', 'valid', 'test')[n // 2]}" for n in range(6)]
-    (mine / "labels.csv").write_text("\n".join(table))
+    table = [f"{n}.tiff,{'ab'[n % 2]},{('train', 'valid', 'test')[n // 2]}" for n in range(6)]
+    (mine / "labels.csv").write_text("\n".join(["slide,label,split", *table]))
+
+    def learned(layouts, *rest):
+        seen.extend(layout.path.name for layout in layouts)
+        return learn(layouts, *rest)
+
+    monkeypatch.setattr(module, "learn_extractor", learned)
     found = slides(folder=str(mine), mpp=2.0, width=8, steps=0, workers=0)
     assert found.slides.classes == ("a", "b") and found.name == "mine" and found.slides.region is None
-    assert found.slides.splits["test"].tolist() == [4, 5]
+    assert found.slides.splits["test"].tolist() == [4, 5] and seen == ["0.tiff", "1.tiff"]
+    assert torch.cat([batch.x for batch in found.batches("train", 1)]).mean(0).abs().max() < 1e-4
     assert "pointing" not in found.judge(model(found), "test", None, "cpu")
 
 
@@ -171,20 +178,20 @@ def test_a_prediction_comes_with_a_heat_map_of_its_slide(task, files):
     assert task.examine(plain, None, str(files / "5.tiff"), "cpu").drawings == {}
 
 
-def test_the_extractor_learns_from_slides_that_train_alone(cache, tmp_path, monkeypatch):
-    lines = ["slide,label,split"]
-    for n in range(6):
-        simulate(str(tmp_path / f"{n}.tiff"), n, 0)
-        lines.append(f"{n}.tiff,{'ab'[n % 2]},{('train', 'valid', 'test')[n // 2]}")
-    (tmp_path / "labels.csv").write_text("\n".join(lines))
-    seen, learn = [], module.learn_extractor
+def test_the_hottest_tile_is_the_strongest_and_what_speaks_against_is_left_bare(files):
+    layout = lay_out(files / "1.tiff", TILING)
+    heat = -torch.ones(len(layout.places))
+    heat[3] = 2.0
+    shown = Examined({}, layout, heat).map(TILING, "one", plan(1, 0).region)
+    row, column = layout.places[3].tolist()
+    assert shown.heat[row, column] == shown.heat.max() == 1.0 and (shown.heat > 0).sum() == 1
+    assert shown.area == pytest.approx([extent / layout.side for extent in layout.extent])
+    assert shown.picture.shape[2] == 3 and 0 <= shown.picture.min() < shown.picture.max() <= 1
+    cold = Examined({}, layout, torch.zeros(len(layout.places))).map(TILING, "none")
+    assert not cold.heat.any() and cold.region is None
+    assert hottest(layout, heat)[0] == {"x": column * 128, "y": row * 128, "side": 128}
 
-    def learned(layouts, *rest):
-        seen.extend(layout.path.name for layout in layouts)
-        return learn(layouts, *rest)
 
-    monkeypatch.setattr(module, "learn_extractor", learned)
-    task = module.slides(folder=str(tmp_path), mpp=2.0, width=8, steps=0, workers=0)
-    assert seen == ["0.tiff", "1.tiff"]
-    x = torch.cat([batch.x for batch in task.batches("train", 1)])
-    assert x.mean(0).abs().max() < 1e-4
+def test_heat_is_shared_with_neighbours():
+    graph = complete(2).remove_self_loops()
+    assert smoothed(graph, torch.tensor([1.0, 0.0])).tolist() == [0.5, 0.5]

@@ -10,7 +10,7 @@ from edgewise import training
 from edgewise.errors import CheckpointError, DataError
 from edgewise.models import EncoderDecoder, EncoderDecoderSettings, translate
 from edgewise.tasks import Translation, multi30k
-from edgewise.tasks.text.translation import Manner, compared, read_lines
+from edgewise.tasks.text.translation import Manner, compared
 from edgewise.training import Choice, EvaluationSettings, MachineSettings, RunConfig, TrainSettings
 from tasks.miniature import PAIRS as TEXTS
 from tasks.miniature import write_multi30k
@@ -152,17 +152,3 @@ def test_multi30k_has_its_sizes(data):
     assert {split: len(x) for split, (x, _) in task.texts.items()} == {"train": 29_000, "valid": 1_014, "test": 1_000}
     assert task.texts["train"][0][0].startswith("zwei junge weiße männer")
     assert task.texts["train"][1][0].startswith("two young, white males")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"plain", "not an intact gzip"),
-        (gzip.compress(b"a line\n" * 100, mtime=0)[:-9], "ends too early"),
-        (gzip.compress(b"\xff", mtime=0), "byte 0 is 0xff"),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, content, message):
-    (tmp_path / "train.de.gz").write_bytes(content)
-    with pytest.raises(DataError, match=f"train.de.gz: .*{message}"):
-        read_lines(tmp_path / "train.de.gz")
