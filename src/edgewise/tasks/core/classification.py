@@ -180,11 +180,8 @@ class Quality:
 
     def of_classes(self) -> dict[str, dict[str, Any]]:
         """Each class's examples, precision, recall and F1."""
-        right, of_class, taken = (
-            self.counts.diagonal().tolist(),
-            self.counts.sum(1).tolist(),
-            self.counts.sum(0).tolist(),
-        )
+        counts = self.counts
+        right, of_class, taken = (part.tolist() for part in (counts.diagonal(), counts.sum(1), counts.sum(0)))
         table = {}
         for name, hits, count, predicted in zip(self.classes, right, of_class, taken, strict=True):
             both = count + predicted
@@ -272,7 +269,6 @@ class Regression(Predicts):
         return self.mean + self.deviation * float(output[0])
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The value, in the data's unit."""
         return of_value(super().subject(model, pattern, request), self.mean, self.deviation)
 
     def preprocessing(self) -> dict[str, Any]:

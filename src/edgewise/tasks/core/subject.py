@@ -15,7 +15,7 @@ from edgewise.errors import ConfigError, ExplanationError, a_kind
 from edgewise.explanations import Explained
 from edgewise.graphs import Graph
 from edgewise.kernels import Recorded, record
-from edgewise.tasks.core.drawing import Alignment, Array, Content, Drawing, Scores
+from edgewise.tasks.core.drawing import Alignment, Array, Coloured, Content, Drawing, Scores
 
 Number = Callable[[Tensor], Tensor]
 DRAWN = 48  # nodes of a large graph that are drawn: those of the highest scores
@@ -212,6 +212,18 @@ def on_matrix(graph: Graph, edges: Tensor | None, rows: Sequence[str], columns: 
     matrix = np.zeros((len(rows), len(columns)))
     np.add.at(matrix, (graph.receivers.numpy(), graph.senders.numpy()), edges.double().numpy())
     return [Drawing("edges", Alignment(matrix, rows, columns), "A row for each receiver, a column for each sender.")]
+
+
+def in_a_row(
+    names: Sequence[str], what: str, graph: Graph | None = None, gap: str = ""
+) -> Callable[[Tensor | None, Tensor], list[Content]]:
+    """How scores of a text's pieces are drawn: in a row, with gaps in between, and those of edges as a matrix."""
+
+    def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
+        text = Coloured([f"{name}{gap}" for name in names], nodes.double().numpy(), what)
+        return [text, *([] if graph is None else on_matrix(graph, edges, names, names))]
+
+    return draw
 
 
 def movement(inputs: tuple[Any, ...], model: nn.Module, space: int) -> Subject:

@@ -258,7 +258,6 @@ class NumberedExamples(Task):
         """The examples of those numbers; in training, where they may vary, with a generator of the variation."""
 
     def numbers(self, split: Split) -> Tensor:
-        """The examples of a split."""
         return self.splits[split]
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -318,6 +317,5 @@ class OneGraph(Task):
 
     @cached
     def batch(self, split: Split, pattern: Pattern) -> Batch:
-        """The whole graph, read at the split's nodes."""
         rows = self.splits[split]
         return self.whole(self.graph(pattern), self._x, self._targets[rows], rows, self._e)

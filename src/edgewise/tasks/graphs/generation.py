@@ -22,8 +22,8 @@ from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Predicts, Sampling
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Networks, Output, Section, TextTable
-from edgewise.tasks.core.subject import Subject, captured, on_matrix
+from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
+from edgewise.tasks.core.subject import Subject, captured, in_a_row
 from edgewise.tasks.core.task import Device, Pattern, given, without_future
 from edgewise.tasks.links.prediction import PairBatch
 
@@ -75,7 +75,6 @@ class GraphGeneration(Classification):
         return self._batch([self._write(self.splits["train"][number], generator) for number in numbers], pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every graph of a split once, in one order that stays the same."""
         written = self._written(split)
         for first in range(0, len(written), size):
             yield self._batch(written[first : first + size], pattern)
@@ -210,11 +209,7 @@ class GraphGeneration(Classification):
         batch = self._batch([sequence[:-1]], pattern)
         names = [str(token) for token in sequence[:-2]]
         classes = [str(token) for token in range(self.signature.outputs)]
-
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            text = Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the sequence.")
-            return [text, *on_matrix(batch_of(NodeTargets, batch).graph, edges, names, names)]
-
+        draw = in_a_row(names, "The tokens of the sequence.", batch_of(NodeTargets, batch).graph, gap=" ")
         return Subject(batch.inputs, (len(names) - 1,), classes, names=names, draw=draw)
 
     def described(self, graph: Graph | None) -> dict[str, Any]:
@@ -574,7 +569,6 @@ class GraphReconstruction(Predicts):
         return self._batch(graphs, self._noise(graphs, generator), pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every graph of a split once, with noise that stays the same, whatever the size."""
         yield from self._noisy(split, size, pattern)
 
     @cached
@@ -632,7 +626,6 @@ class GraphReconstruction(Predicts):
         return {"graph": request, "links": links_of(graph).T.tolist(), "predicted": predicted.T.tolist()}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """How likely the first link of a graph is in its reconstruction."""
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
         links = links_of(self.example(request))
         if not links.shape[1]:

@@ -242,7 +242,6 @@ class Molecules(GraphRegression):
         return Member(laid, x, None if self.graphs.e is None else e, None, None, {"name": request.strip()})
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The value of a molecule, whose atoms and bonds are drawn as chemists draw them."""
         text = request.strip()
         smiles = self.graphs.names[int(self.example(text))] if EXAMPLE.fullmatch(text) else text
         return in_atoms(super().subject(model, pattern, request), smiles)

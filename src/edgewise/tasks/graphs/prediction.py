@@ -178,7 +178,6 @@ class GraphClassification(NumberedExamples, Classification):
     def predictions(
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
-        """Those of several graphs, read side by side."""
         read = [self.member(request, pattern) for request in requests]
         e, u = (
             None if read[0][part] is None else torch.cat([cast(Tensor, one[part]) for one in read]) for part in (2, 3)

@@ -58,28 +58,21 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
     if crossing.any():
         line = _line(folder / f"{name}_A.txt", int(crossing.argmax()))
         raise DataError(f"{folder / f'{name}_A.txt'}: line {line} joins nodes of two graphs")
-    of_nodes, of_edges = (
-        (folder / f"{name}_{what}_labels.txt", folder / f"{name}_{what}_attributes.txt") for what in ("node", "edge")
-    )
-    is_class = (folder / f"{name}_graph_labels.txt").exists()
-    of_graphs = folder / f"{name}_graph_{'labels' if is_class else 'attributes'}.txt"
-    return TUFolder(
-        edges,
-        owner,
-        _table(of_nodes[0], np.int64, rows=nodes) if of_nodes[0].exists() else None,
-        _table(of_nodes[1], np.float64, rows=nodes) if of_nodes[1].exists() else None,
-        _table(of_edges[0], np.int64, rows=edges.shape[1]) if of_edges[0].exists() else None,
-        _table(of_edges[1], np.float64, rows=edges.shape[1]) if of_edges[1].exists() else None,
-        _targets(of_graphs, is_class, int(owner[-1]) + 1),
-        is_class,
-    )
 
+    def of(what: str, dtype: type, rows: int) -> Array | None:
+        path = folder / f"{name}_{what}.txt"
+        return _table(path, dtype, rows=rows) if path.exists() else None
 
-def _targets(path: Path, is_class: bool, graphs: int) -> Array:
-    """The class of each graph [G], or the first of its attributes."""
+    is_class, graphs = (folder / f"{name}_graph_labels.txt").exists(), int(owner[-1]) + 1
     if is_class:
-        return _table(path, np.int64, columns=1, rows=graphs)[:, 0]
-    return _table(path, np.float64, rows=graphs)[:, 0]
+        targets = _table(folder / f"{name}_graph_labels.txt", np.int64, columns=1, rows=graphs)[:, 0]
+    else:
+        targets = _table(folder / f"{name}_graph_attributes.txt", np.float64, rows=graphs)[:, 0]
+    of_nodes = of("node_labels", np.int64, nodes), of("node_attributes", np.float64, nodes)
+    of_edges = (
+        of(f"edge_{what}", kind, edges.shape[1]) for what, kind in (("labels", np.int64), ("attributes", float))
+    )
+    return TUFolder(edges, owner, *of_nodes, *of_edges, targets, is_class)
 
 
 def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None = None) -> Array:

@@ -106,7 +106,6 @@ class ImageClassification(NumberedExamples, Classification):
         return self.laid(pattern, PATTERNS["grid"], *self.layout)
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
-        """Those images; in training, each is moved."""
         if self.shift and generator is not None:
             moves = torch.randint(-self.shift, self.shift + 1, (len(numbers), 2), generator=generator)
             patches = cut(move(self.images.pixels.index_select(0, numbers), moves), *self.patch)
@@ -171,19 +170,14 @@ class ImageClassification(NumberedExamples, Classification):
     def predictions(
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
-        """Those of several images, read side by side."""
         pixels, labels = zip(*map(self.read, requests), strict=True)
         x = self._normalise(cut(torch.stack([one.float() for one in pixels]), *self.patch))
         batch = Batch(self.graph(pattern), x, torch.zeros(len(requests), dtype=torch.long)).to(device)
         logits = batch.read(model.eval()(batch.graph, batch.x)).cpu()
+        found = [class_probabilities(one, self.images.classes, self.objective) for one in logits]
         return [
-            {"image": request, "class": next(iter(probabilities)), "label": label, "probabilities": probabilities}
-            for request, label, probabilities in zip(
-                requests,
-                labels,
-                (class_probabilities(one, self.images.classes, self.objective) for one in logits),
-                strict=True,
-            )
+            {"image": request, "class": next(iter(p)), "label": label, "probabilities": p}
+            for request, label, p in zip(requests, labels, found, strict=True)
         ]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:

@@ -70,7 +70,6 @@ class ImageReconstruction(NumberedExamples, Predicts):
         return -log_likelihood(outputs, batch.target).mean()
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Summed losses as "loss", and how many images as "count"."""
         losses = -log_likelihood(outputs.detach(), batch.target).double()
         return {"loss": losses.sum(), "count": torch.tensor(float(losses.numel()), dtype=torch.float64)}
 
@@ -293,21 +292,16 @@ class Recall(Predicts):
         """The first images as they were stored, damaged and given back."""
         batch = self._batch(self.damaged("test")[:DRAWN], self.stored[:DRAWN], pattern)
         given = model.eval()(batch.graph, batch.x)
-        wrong = (given != batch.target).flatten(1).any(1).tolist()
         rows = (
-            ("stored", batch.target, "Images that were stored.", [False] * len(wrong)),
-            (
-                "damaged",
-                self.damaged("test")[:DRAWN],
-                "The same, damaged as the test images are.",
-                [False] * len(wrong),
-            ),
-            ("recalled", given, "What the memory gives back of these.", wrong),
+            ("stored", batch.target, "Images that were stored."),
+            ("damaged", self.damaged("test")[:DRAWN, None], "The same, damaged as the test images are."),
+            ("recalled", given, "What the memory gives back of these."),
         )
         drawn = []
-        for name, images, words, faults in rows:
+        for name, images, words in rows:
+            wrong = [name == "recalled" and bad for bad in (images != batch.target).flatten(1).any(1).tolist()]
             pixels = (images.reshape(-1, *self.size).double().numpy() + 1) / 2
-            drawn.append(Drawing(name, Pictures(pixels, ["wrong" if bad else "" for bad in faults], faults), words))
+            drawn.append(Drawing(name, Pictures(pixels, ["wrong" if bad else "" for bad in wrong], wrong), words))
         return drawn
 
     @torch.no_grad()

@@ -198,7 +198,6 @@ class Forecast(NumberedExamples, Predicts):
         return Batch(self.graph(pattern), now, target)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
-        """Mean squared error of a coordinate."""
         check_values(outputs, batch.target)
         return functional.mse_loss(outputs, batch.target)
 

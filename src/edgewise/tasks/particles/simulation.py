@@ -84,11 +84,9 @@ class Simulation(NumberedExamples, Predicts):
         return torch.cat([now, moves[:, -1], recent, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
 
     def numbers(self, split: Split) -> Tensor:
-        """The frames of a split's films."""
         return self.examples[split]
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
-        """Those frames; in training, their histories are disturbed."""
         if not given(pattern):
             raise ConfigError(f"{self.name} makes its graph from positions: it takes no other")
         film, frame = numbers.T

@@ -17,9 +17,8 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.core.subject import Subject, captured, on_matrix
+from edgewise.tasks.core.subject import Subject, captured, in_a_row
 from edgewise.tasks.core.task import Device, Pattern, given, lay
 from edgewise.tasks.text.tokenization import HOLE, MASK, NO_TEXT, SPECIAL, Level, Tokenizer, with_masks
 from edgewise.tasks.text.translation import Manner, Pair, Translation, multi30k, multi30k_files, read_language
@@ -77,7 +76,6 @@ class Denoising(Translation):
         super().__init__(name, {split: (lines, lines) for split, lines in texts.items()}, manner, tokenizer)
 
     def use(self, tokenizer: Tokenizer) -> None:
-        """Read and write by a tokenizer."""
         super().use(tokenizer)
         self.stops = {token for token in range(tokenizer.size) if tokenizer.decode([token]).strip() in STOPS}
 
@@ -392,11 +390,7 @@ class MaskedTokens(Classification):
         classes = [self.tokenizer.decode([token]) for token in range(self.tokenizer.size)]
         special = {self.tokenizer.begin: "⟨begin⟩", self.tokenizer.end: "⟨end⟩", self.mask: HOLE}
         names = [special.get(token, classes[token]) for token in tokens]
-
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            text = Coloured(names, nodes.double().numpy(), "The tokens of the text.")
-            return [text, *on_matrix(inputs[0], edges, names, names)]
-
+        draw = in_a_row(names, "The tokens of the text.", inputs[0])
         return Subject(inputs, (tokens.index(self.mask),), classes, names=names, draw=draw)
 
 

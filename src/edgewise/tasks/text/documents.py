@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from edgewise.data.splits import SPLITS, Split, Splits, ascending, by_class
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.signature import Tokens
-from edgewise.tasks.core.drawing import Coloured, Content
 from edgewise.tasks.core.source import find_folder
-from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.subject import Subject, in_a_row
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.text.denoising import Denoising, MaskedTokens, Noise, text_graph
@@ -275,7 +274,6 @@ class DocumentClassification(KeepsTokenizer, GraphClassification):
         self.use(learned(corpus, reading))
 
     def use(self, tokenizer: Tokenizer) -> None:
-        """Read the documents by a tokenizer."""
         self.tokenizer, corpus = tokenizer, self.corpus
         x = [self.reading.framed(tokenizer, self.reading.tokens(tokenizer, text)) for text in corpus.texts]
         members = tuple(text_graph(None, len(text)) for text in x)
@@ -295,7 +293,6 @@ class DocumentClassification(KeepsTokenizer, GraphClassification):
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"name": text})
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The class of a document."""
         subject = replace(super().subject(model, pattern, request), classes=self.classes)
         return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
@@ -308,11 +305,7 @@ def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:
     """The same of a text's tokens: they have names, and are drawn in a row."""
     special = {tokenizer.begin: "⟨begin⟩", tokenizer.end: "⟨end⟩"}
     names = [special.get(token) or tokenizer.decode([token]) or HOLE for token in x.tolist()]
-
-    def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-        return [Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the text.")]
-
-    return replace(subject, names=names, draw=draw)
+    return replace(subject, names=names, draw=in_a_row(names, "The tokens of the text.", gap=" "))
 
 
 class MaskedDocuments(KeepsTokenizer, MaskedTokens):

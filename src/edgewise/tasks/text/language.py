@@ -23,9 +23,9 @@ from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
-from edgewise.tasks.core.drawing import Coloured, Content, Drawing, Matrix, Output, Passage, Section
+from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
-from edgewise.tasks.core.subject import Subject, captured, last_attention, matrices, on_matrix
+from edgewise.tasks.core.subject import Subject, captured, in_a_row, last_attention, matrices
 from edgewise.tasks.core.task import Device, Pattern, without_future
 from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, keep_tokenizer, kept_tokenizer
 
@@ -108,7 +108,6 @@ class Text(Classification):
         self._read(train, valid, tokenizer.size)
 
     def keep(self, run: Path) -> None:
-        """Write the tokenizer into a run folder, where there is one, or else the vocabulary."""
         if self.tokenizer is not None:
             keep_tokenizer(run, self.tokenizer)
         else:
@@ -136,7 +135,6 @@ class Text(Classification):
         return without_future(self.laid(pattern, causal, self.context if length is None else length))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` windows that start anywhere in the training part."""
         starts = torch.randint(len(self._windows), (size,), generator=generator)
         # An index in brackets would wait for threads, milliseconds on a busy machine.
         return self._batch(self._windows.index_select(0, starts), pattern)
@@ -167,7 +165,6 @@ class Text(Classification):
         return torch.tensor([self._numbers[character] for character in text], dtype=torch.long)
 
     def decode(self, tokens: Tensor) -> str:
-        """The text of numbers [N]."""
         if self.tokenizer is not None:
             return self.tokenizer.decode(tokens.tolist())
         return "".join(self.vocabulary[token] for token in tokens.tolist())
@@ -221,12 +218,9 @@ class Text(Classification):
         if not sampling.prompt:
             raise ConfigError("the prompt is empty: give at least one character")
         temperature = TEMPERATURE if sampling.temperature is None else sampling.temperature
-        prompt, drawn = (
-            self.encode(sampling.prompt)[None].to(device),
-            torch.Generator(device).manual_seed(sampling.seed),
-        )
+        prompt, drawn = self.encode(sampling.prompt)[None], torch.Generator(device).manual_seed(sampling.seed)
         how = temperature, sampling.top_k, sampling.cache, drawn
-        tokens = generate(language_model(model), prompt, sampling.steps, partial(self.graph, pattern), *how)
+        tokens = generate(language_model(model), prompt.to(device), sampling.steps, partial(self.graph, pattern), *how)
         text = self.decode(tokens[0].cpu())
         return Output({"prompt": sampling.prompt, "text": text, "cache": sampling.cache}, {}, text)
 
@@ -263,11 +257,7 @@ class Text(Classification):
         graph, tokens = inputs[0], inputs[1][0].tolist()
         pieces = [self.shown(token) for token in tokens]
         names = [SEEN.get(piece, piece) for piece in pieces]
-
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            text = Coloured(names, nodes.double().numpy(), "The characters of the prompt that are read.")
-            return [text, *on_matrix(graph, edges, names, names)]
-
+        draw = in_a_row(names, "The characters of the prompt that are read.", graph)
         classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(self.signature.inputs))]
         return Subject(inputs, (0, len(tokens) - 1), classes, names=names, draw=draw, node=len(tokens) - 1)
 

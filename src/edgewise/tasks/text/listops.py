@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
@@ -14,8 +14,7 @@ from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, class_probabilities
-from edgewise.tasks.core.drawing import Coloured, Content
-from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.subject import Subject, in_a_row
 from edgewise.tasks.core.task import Device, Pattern
 
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
@@ -61,7 +60,6 @@ class ListOps(Classification):
         self.contents = f"expressions of at most {longest} tokens"
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` new expressions."""
         seed = int(torch.randint(2**62, (), generator=generator))
         return self._batch(self._draw(random.Random(seed), size), pattern)
 
@@ -97,12 +95,8 @@ class ListOps(Classification):
         return {"value": int(next(iter(probabilities))), "right": right, "probabilities": probabilities}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """The value of an expression."""
         names = request.split()
-
-        def draw(edges: Tensor | None, nodes: Tensor) -> list[Content]:
-            return [Coloured([f"{name} " for name in names], nodes.double().numpy(), "The tokens of the expression.")]
-
+        draw = in_a_row(names, "The tokens of the expression.", gap=" ")
         return replace(super().subject(model, pattern, request), classes=DIGITS, names=names, draw=draw)
 
 

@@ -70,7 +70,6 @@ class SmilesRegression(KeepsTokenizer, GraphRegression):
         self.use(TOKENIZER)
 
     def use(self, tokenizer: Tokenizer) -> None:
-        """Read the graphs' names by a tokenizer."""
         self.tokenizer, graphs = tokenizer, self.graphs
         read = [self._framed(text) for text in tokenizer.encode(graphs.names)]
         members = tuple(text_graph(None, len(text)) for text in read)
@@ -99,7 +98,6 @@ class SmilesRegression(KeepsTokenizer, GraphRegression):
         return self.respell
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: Generator | None = None) -> DisjointBatch:
-        """Those molecules; in training, each is respelt."""
         if generator is None or not self.respell:
             return super().batch(numbers, pattern)
         spelt = self.tokenizer.encode([respelt(self.graphs.names[number], generator) for number in numbers.tolist()])

@@ -277,7 +277,6 @@ class KeepsTokenizer:
             """Read the data by a tokenizer."""
 
     def keep(self, run: Path) -> None:
-        """Write the tokenizer into a run folder."""
         keep_tokenizer(run, self.tokenizer)
 
     def recall(self, run: Path) -> None:

@@ -150,12 +150,10 @@ class Translation(KeepsTokenizer, Classification):
         return self.laid(pattern, complete, length)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        """`size` training pairs drawn with replacement."""
         chosen = torch.randint(self.epoch_size, (size,), generator=generator).tolist()
         return self._batch([self.pairs("train")[number] for number in chosen], pattern, generator)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
-        """Every pair of a split once, in a fixed order."""
         pairs, generator = self.pairs(split), torch.Generator().manual_seed(0)
         for first in range(0, len(pairs), size):
             yield self._batch(pairs[first : first + size], pattern, generator)
@@ -203,7 +201,6 @@ class Translation(KeepsTokenizer, Classification):
         return TextTable(["source", "written", "reference"], [*zip(sources, written, references, strict=True)])
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """The translation of a sentence."""
         ((text, score),) = self.translate(model, [self._sentence(request)], pattern, device)
         return {"source": request, "translation": text, "score": score}
 
