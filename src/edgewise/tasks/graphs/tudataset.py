@@ -69,9 +69,7 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
     else:
         targets = _table(folder / f"{name}_graph_attributes.txt", np.float64, rows=graphs)[:, 0]
     of_nodes = of("node_labels", np.int64, nodes), of("node_attributes", np.float64, nodes)
-    of_edges = (
-        of(f"edge_{what}", kind, edges.shape[1]) for what, kind in (("labels", np.int64), ("attributes", float))
-    )
+    of_edges = of("edge_labels", np.int64, edges.shape[1]), of("edge_attributes", np.float64, edges.shape[1])
     return TUFolder(edges, owner, *of_nodes, *of_edges, targets, is_class)
 
 
