@@ -98,25 +98,6 @@ def in_a_fork(function, timeout=60):
         process.join()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.usefixtures("keeps_threads")
-def test_a_forked_process_computes_the_same():
-    torch.set_num_threads(2)
-    leaves, call = CALLS["attention with dropout"](random_graph(60, 60, 40_000))
-    torch.manual_seed(1)
-    expected = results(call, leaves, "native")  # on two threads, which do not survive the fork
-
-    def child(queue):
-        torch.manual_seed(1)
-        found = results(call, leaves, "native")
-        queue.put({name: value.numpy().tobytes() for name, value in found.items()})
-
-    found = in_a_fork(child)
-    assert found == {name: value.contiguous().numpy().tobytes() for name, value in expected.items()}
-    torch.manual_seed(1)
-    same(results(call, leaves, "native"), expected, 0.0)
-
-
 def _steps(net):
     x, optimizer = torch.ones(800, 800), torch.optim.AdamW(net.parameters())
     net(x).square().mean().backward()

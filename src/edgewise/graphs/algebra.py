@@ -98,9 +98,6 @@ class Algebra(Adjacency):
         if not self.has_duplicates:
             return self
         self.check_unwritten()
-        distinct = lowering.distinct_edges(self.offsets, self.senders)
-        if distinct is not None:
-            return self._with(self.sizes, offsets=distinct[0], senders=distinct[1])
         return self.keep_edges(~self._repeated())
 
     def union(self, other: Self) -> Self:

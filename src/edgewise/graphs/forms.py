@@ -219,16 +219,3 @@ def _sorted_in_c(
         *(offsets.data_ptr(), by_major.data_ptr(), order.data_ptr()),
     )
     return offsets, by_major, order
-
-
-def distinct_edges(offsets: Tensor, senders: Tensor) -> tuple[Tensor, Tensor] | None:
-    """(offsets, senders) with one edge for each set of parallel ones, in O(I + E); None where the C++ cannot."""
-    new_offsets = torch.empty_like(offsets)
-    library = compiled(offsets, senders, new_offsets)
-    if library is None:
-        return None
-    offsets, senders = offsets.contiguous(), senders.contiguous()
-    graph = (native.threads(), offsets.shape[0] - 1, offsets.data_ptr(), senders.data_ptr(), new_offsets.data_ptr())
-    distinct = senders.new_empty(library.count_distinct(*graph))
-    library.keep_distinct(*graph, distinct.data_ptr())
-    return new_offsets, distinct

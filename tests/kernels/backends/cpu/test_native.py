@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from edgewise import Additive, Dot, Graph, aggregate, attend
-from edgewise.errors import BackendRefusal, ShapeError
+from edgewise import Dot, Graph, aggregate, attend
+from edgewise.errors import BackendRefusal
 from edgewise.kernels.backends.cpu import native
 from edgewise.native import library
 from edgewise.testing import check_kernel
@@ -159,12 +159,6 @@ def test_refusals_say_what_it_does_not_do():
     assert said == "its kernels compute in float32, float64 and bfloat16, not in torch.float16"
     said = refusal(lambda: attend(graph, x, x, x, return_weights=True, backend="native"))
     assert said == "it does not return its weights"
-
-
-def test_additive_scores_take_one_number_of_each_end():
-    graph, x = random_graph(4, 4, 8), torch.randn(4, 1, 2)
-    with pytest.raises(ShapeError, match="queries and keys have 2 channels"):
-        attend(graph, x, x, x, Additive())
 
 
 WITHOUT = """

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from edgewise import Dot, EdgeBias, Graph, RelativeBias, SenderBias, attend, plan, use_backend
+from edgewise import Dot, EdgeBias, Graph, attend, plan, use_backend
 from edgewise.errors import BackendRefusal, GraphError
 from edgewise.graphs import blocks, causal, complete, grid, squares, window
 from edgewise.kernels.backends.cpu import tiled, tiles
@@ -25,21 +25,12 @@ def test_it_agrees_with_reference_on_every_kind_of_graph():
 @pytest.mark.parametrize("name", GRAPHS)
 def test_values_and_gradients_are_those_of_the_equation(name):
     graph = GRAPHS[name]
-    if not (graph.num_receivers and graph.num_senders):
-        return
     for heads, channels, values in SHAPES[: 2 if graph.num_receivers > 1000 else None]:
         tensors = draw(graph, heads, channels, values)
         assert largest_error(results(graph, tensors, "tiled"), results(graph, tensors, "segment")) < 1e-10
         single = [x.float() for x in tensors]
         exact = results(graph, [x.double() for x in single], "segment")
         assert largest_error(results(graph, single, "tiled"), exact) < 1e-4
-
-
-@pytest.mark.parametrize("name", ["no receivers", "no senders"])
-def test_nobody_to_listen_or_to_listen_to(name):
-    graph = GRAPHS[name]
-    for value in results(graph, draw(graph, 2, 8, 8), "tiled"):
-        assert (value == 0).all()
 
 
 @pytest.mark.parametrize("name", ["causal", "window", "blocks", "complete, other senders", "ranges, three"])
@@ -67,14 +58,16 @@ def test_empty_rows_are_0_with_finite_gradients():
 
 
 @pytest.mark.parametrize(("name", "heads"), [("causal", 1), ("window, far", 4), ("blocks", 4), ("ranges, three", 1)])
-def test_the_same_bits_on_any_number_of_threads(name, heads):
+@pytest.mark.parametrize("batch", [2, 11])
+def test_the_same_bits_on_any_number_of_threads(name, heads, batch):
     graph, before = GRAPHS[name], torch.get_num_threads()
-    tensors = draw(graph, heads, 16, 16, batch=(2,), dtype=torch.float32)
+    tensors = draw(graph, heads, 16, 16, batch=(batch,), dtype=torch.float32)
+    bias = torch.randn(graph.num_edges, heads)
     try:
         found = []
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            found.append(results(graph, tensors, "tiled"))
+            found.append([*results(graph, tensors, "tiled"), *biased(graph, tensors, bias, "tiled")])
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -94,39 +87,6 @@ def test_biases_on_edges_and_their_gradients(name):
             assert largest_error(single, exact) < 1e-4
 
 
-@pytest.mark.parametrize("name", ["causal", "squares, shifted", "ranges, three"])
-def test_the_same_bits_with_a_bias_on_any_number_of_threads(name):
-    graph, before = GRAPHS[name], torch.get_num_threads()
-    tensors, bias = draw(graph, 2, 8, 8, batch=(11,), dtype=torch.float32), torch.randn(graph.num_edges, 2)
-    try:
-        found = []
-        for threads in (1, 2, 4):
-            torch.set_num_threads(threads)
-            found.append(biased(graph, tensors, bias, "tiled"))
-    finally:
-        torch.set_num_threads(before)
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-
-
-def test_one_long_head_with_a_bias_is_worked_through_in_pieces():
-    graph = causal(900)
-    tensors, bias = draw(graph, 1, 16, 16), torch.randn(graph.num_edges, 1, dtype=torch.float64)
-    assert largest_error(biased(graph, tensors, bias, "tiled"), biased(graph, tensors, bias, "segment")) < 1e-10
-
-
-def test_biases_of_senders_and_distances():
-    graph = window(70, 6)
-    tensors = draw(graph, 2, 8, 8, batch=(2,))
-    for bias in (
-        SenderBias(torch.randn(70, 2, dtype=torch.float64)),
-        RelativeBias(torch.randn(2, 9, dtype=torch.float64)),
-        SenderBias(torch.randn(2, 70, 1, dtype=torch.float64)),
-    ):
-        score = Dot() + bias + RelativeBias(torch.randn(1, 3, dtype=torch.float64))
-        assert largest_error(results(graph, tensors, "tiled", score), results(graph, tensors, "segment", score)) < 1e-12
-
-
 @pytest.mark.parametrize("name", ["causal", "window, dilated", "blocks", "complete", "ranges, three"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_dropout_forgets_the_same_pairs_forward_and_backward(name, dtype):
@@ -137,29 +97,6 @@ def test_dropout_forgets_the_same_pairs_forward_and_backward(name, dtype):
     found, _ = dropped(graph, tensors, bias, 0.3, "tiled")
     assert largest_error(found, exact) < (1e-10 if dtype == torch.float64 else 2e-4)
     assert abs(share - 0.7) < 0.02
-
-
-def test_dropout_keeps_the_mean_and_draws_anew():
-    graph = causal(40)
-    v = torch.ones(200, 40, 2, 4)
-    q = torch.zeros_like(v)
-    with use_backend("tiled"):
-        y = attend(graph, q, q, v, dropout=0.5)
-        assert abs(float(y.mean()) - 1) < 0.02
-        assert not torch.equal(y, attend(graph, q, q, v, dropout=0.5))
-        assert not torch.equal(y[0], y[1]) and not torch.equal(y[:, :, 0], y[:, :, 1])
-
-
-def test_second_gradients_with_dropout():
-    graph, seed = window(4, 1), torch.tensor([12345])
-    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
-    starts, stops = graph.ranges()
-
-    def run(q, k, v):
-        return tiled.attend_tiles(tiled.TilesAttention(q, k, v, None, starts, stops, None, None, 0.7, 0.4, seed))[0]
-
-    assert torch.autograd.gradcheck(run, leaves)
-    assert torch.autograd.gradgradcheck(run, leaves)
 
 
 def test_a_bias_of_minus_infinity_masks():
@@ -175,8 +112,9 @@ def test_a_bias_of_minus_infinity_masks():
 
 def test_one_long_head_is_worked_through_in_pieces():
     for graph in (window(9000, 30), causal(900)):
-        tensors = draw(graph, 1, 32, 32)
+        tensors, bias = draw(graph, 1, 32, 32), torch.randn(graph.num_edges, 1, dtype=torch.float64)
         assert largest_error(results(graph, tensors, "tiled"), results(graph, tensors, "segment")) < 1e-10
+        assert largest_error(biased(graph, tensors, bias, "tiled"), biased(graph, tensors, bias, "segment")) < 1e-10
 
 
 def test_rows_may_lie_anywhere():
@@ -215,21 +153,22 @@ def test_large_scores_are_stable():
     assert float((found[0].double() - exact[0]).abs().max()) < 0.1
 
 
-def test_gradients_and_second_gradients():
-    graph = Graph.from_ranges(torch.tensor([[0], [1], [2], [0]]), torch.tensor([[2], [4], [2], [5]]), 5)
-    leaves = [x.requires_grad_() for x in draw(graph, 2, 3, 2)]
-    with use_backend("tiled"):
-        assert torch.autograd.gradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
-        assert torch.autograd.gradgradcheck(lambda q, k, v: attend(graph, q, k, v), leaves)
+FEW = Graph.from_ranges(torch.tensor([[0], [1], [2], [0]]), torch.tensor([[2], [4], [2], [5]]), 5)
 
 
-def test_gradients_and_second_gradients_with_a_bias():
-    graph = squares(2, 3, 2)
-    leaves = [x.requires_grad_() for x in draw(graph, 1, 1, 1, batch=(2,))]
+@pytest.mark.parametrize(
+    ("graph", "sizes", "dropout"), [(FEW, (2, 3, 2), 0.0), (squares(2, 3, 2), (1, 1, 1), 0.0), (FEW, (1, 1, 1), 0.4)]
+)
+def test_gradients_and_second_gradients(graph, sizes, dropout):
+    leaves = [x.requires_grad_() for x in draw(graph, *sizes, batch=(2,))]
     leaves.append(torch.randn(graph.num_edges, 1, dtype=torch.float64, requires_grad=True))
-    with use_backend("tiled"):
-        assert torch.autograd.gradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
-        assert torch.autograd.gradgradcheck(lambda q, k, v, b: attend(graph, q, k, v, Dot() + EdgeBias(b)), leaves)
+
+    def run(q, k, v, bias):
+        torch.manual_seed(3)
+        return attend(graph, q, k, v, Dot() + EdgeBias(bias), dropout=dropout, backend="tiled")
+
+    assert torch.autograd.gradcheck(run, leaves)
+    assert torch.autograd.gradgradcheck(run, leaves, fast_mode=True)
 
 
 def test_it_is_a_proper_operator():
@@ -242,20 +181,6 @@ def test_it_is_a_proper_operator():
         bias = torch.randn(1 if dtype == torch.float32 else 2, 2, graph.num_edges, dtype=dtype)
         inputs = (q, k, v, bias.requires_grad_(), starts, stops, order, places, 0.3, 0.4, seed)
         torch.library.opcheck(tiled.attend_tiles.overload, inputs)
-
-
-@pytest.mark.compiled
-def test_it_compiles_without_graph_breaks():
-    graph = causal(30)
-    tensors = draw(graph, 2, 8, 8, dtype=torch.float32)
-    with use_backend("tiled"):
-        compiled = torch.compile(lambda q, k, v: attend(graph, q, k, v), fullgraph=True, backend="aot_eager")
-        leaves = [x.requires_grad_() for x in tensors]
-        y = compiled(*leaves)
-        found = [y, *torch.autograd.grad(y.sum(), leaves)]
-        y = attend(graph, *leaves)
-        expected = [y, *torch.autograd.grad(y.sum(), leaves)]
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_every_instruction_set_agrees():
@@ -295,7 +220,7 @@ def test_refusals_say_what_it_does_not_do():
             call()
 
 
-@pytest.mark.parametrize("bits", [0x7FC00000, 0x7FC00001, 0x7F800001, -0x3FFF01, 0x7FFFFFFF])
+@pytest.mark.parametrize("bits", [0x7FC00000, 0x7F800001, -0x3FFF01])
 @pytest.mark.parametrize("where", "qkv")
 def test_nan_stays_nan_whatever_its_lower_bits_are(where, bits):
     tensors = {name: torch.randn(64, 2, 8) for name in "qkv"}

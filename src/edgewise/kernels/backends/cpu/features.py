@@ -14,18 +14,17 @@ import torch
 from torch import Tensor
 
 from edgewise.graphs.forms import receivers_of
-from edgewise.kernels.backends.cpu.edges import PRODUCTS, adjacency
+from edgewise.kernels.backends.cpu.edges import PRODUCTS
 from edgewise.kernels.operator.layout import (
     check_offsets,
     check_rows,
-    check_structure,
     check_transpose,
     dtype_of,
     expect,
     rows_contiguous,
 )
 from edgewise.kernels.operator.operator import DTYPES, Arguments, Gradients, Operator, unless_batched
-from edgewise.kernels.operator.products import SUM, Product
+from edgewise.kernels.operator.products import SUM, Product, ProductGradient
 from edgewise.native import library, threads
 
 WIDE = (torch.float32, torch.float64)
@@ -246,27 +245,17 @@ class Pairs(Arguments):
         return self.q.new_empty(self.q.shape[0], self.structure[1].shape[0], self.q.shape[2])
 
     def check(self) -> None:
-        kind = wide_dtype("q", self.q)
-        check_rows("q", self.q, (None, None, None, None), kind, strided=True)
-        batch, receivers, heads, channels = self.q.shape
-        check_rows("k", self.k, (batch, None, heads, channels), kind, strided=True)
-        sizes = check_structure("structure", self.structure, self.k.shape[1], (3,))
-        expect(sizes[0] == receivers, f"q has {receivers} receivers, and the structure {sizes[0]}")
+        wide_dtype("q", self.q)
+        self.weights().check()
         if self.reverse:
-            check_transpose(self.reverse, receivers, (self.k.shape[1], sizes[1]), (3, 4))
+            check_transpose(self.reverse, self.q.shape[1], (self.k.shape[1], self.structure[1].shape[0]), (3, 4))
+
+    def weights(self) -> ProductGradient:
+        """They are the gradients to the weights of a sum of keys."""
+        return ProductGradient(rows_contiguous(self.q), rows_contiguous(self.k), self.structure, self.q.shape[2])
 
     def unread(self) -> tuple[str, ...]:
         return ("results",)
-
-
-def _pairs(own: Pairs) -> Tensor:
-    out, q, k = own.empty(), own.q.contiguous(), rows_contiguous(own.k)
-    batch, _, heads, channels = q.shape
-    call = _vectors(heads, heads, channels, batch, out)
-    call.graph, call.u, call.x = adjacency(*own.structure), q.data_ptr(), k.data_ptr()
-    call.x_batch_stride, call.x_row_stride = k.stride()[:2]
-    library.edge_dots(DTYPES[out.dtype], call)
-    return out
 
 
 def _pairs_gradients(own: Pairs, _: Any, ds: Tensor, needed: Sequence[bool]) -> Gradients:
@@ -280,4 +269,10 @@ def _composed_pairs(own: Pairs) -> Tensor:
     return (_on_edges(own.q, offsets, index.shape[0]) * own.k.index_select(1, index)).sum(-1)
 
 
-pairs = Operator("edge_pairs", Pairs, _pairs, unless_batched(_pairs_gradients, _composed_pairs), on_cpu=True)
+pairs = Operator(
+    "edge_pairs",
+    Pairs,
+    lambda own: PRODUCTS.product_gradient.compute(own.weights()),
+    unless_batched(_pairs_gradients, _composed_pairs),
+    on_cpu=True,
+)

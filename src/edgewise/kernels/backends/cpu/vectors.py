@@ -15,9 +15,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.kernels.backend import Cost
-from edgewise.kernels.backends.cpu import edges, features, heads, scoring
+from edgewise.kernels.backends.cpu import edges, features, scoring
 from edgewise.kernels.backends.cpu.messages import activations
 from edgewise.kernels.call import Attend
 from edgewise.kernels.messages import EdgeInput
@@ -184,7 +185,7 @@ _featured = Operator("attend_features", Featured, _attend, _featured_gradient, _
 
 PASSES = 6  # over scores and weights, a number for each edge and head: counted
 CALL, FUSED = 10.5, 3.5  # launches, of one operation after the other and of all in one kernel: fitted
-BLOCK = 512  # edges of a product
+BLOCK = 512  # rows of a product
 WEIGHT = 100  # products of an edge and head, beside those of attention in one kernel; fitted to 200,000 edges of 4 × 16
 
 
@@ -235,7 +236,7 @@ def run(call: Attend) -> Tensor:
     y = edges.product(Product(rows_contiguous(v), p, structure, reverse[:3], SUM))
     if values is not None:
         z = features.sums(features.Sums(p, values.x, structure[0]))
-        y = y + (z if values.weight is None else heads.product(heads.Heads(z, values.weight.transpose(1, 2))))
+        y = y + (z if values.weight is None else _by_heads(z, values.weight.transpose(1, 2)))
     return unflat(y.to(call.dtype), call)
 
 
@@ -280,13 +281,12 @@ def _shifted(nodes: Tensor, x: Tensor | EdgeInput | None) -> Tensor:
     return nodes + x.map[1].to(nodes.dtype).view(nodes.shape[2:])
 
 
-def _by_map(x: Tensor, weight: Tensor) -> Tensor:
-    """x [B, E, R] by weight [H, R]: [B, E, H], in blocks of edges, or the bits of the weight's gradient, a sum over
-    all edges, would depend on the number of threads."""
-    whole = x.shape[1] // BLOCK * BLOCK
-    parts = [x[:, :whole].reshape(-1, BLOCK, x.shape[2]), x[:, whole:]]
-    made = [torch.bmm(part, weight.t().expand(len(part), -1, -1)) for part in parts]
-    return torch.cat([made[0].reshape(len(x), whole, len(weight)), made[1]], 1)
+def _by_heads(x: Tensor, weight: Tensor) -> Tensor:
+    """x_h W_h [B, N, H, R] of rows x [B, N, H, C] and W [H, C, R], in blocks of rows, or the bits of the weight's
+    gradient, a sum over all rows, would depend on the number of threads."""
+    blocks = functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
+    y = blocks.transpose(2, 3) @ weight.expand(*blocks.shape[:2], -1, -1, -1)
+    return y.transpose(2, 3).flatten(1, 2)[:, : x.shape[1]]
 
 
 def _scores(
@@ -302,12 +302,12 @@ def _scores(
         s = features.pairs(features.Pairs(q, rows_contiguous(k), structure, reverse[:3]))
         if keys is None:
             return s
-        u = q if keys.weight is None else heads.product(heads.Heads(q, keys.weight))
+        u = q if keys.weight is None else _by_heads(q, keys.weight)
         return s + features.dots(features.Dots(u, keys.x, structure[0]))
     x = None if keys is None else keys.x.flatten(2)
     weight = None if keys is None or keys.weight is None else keys.weight.flatten(0, 1)
     if isinstance(score, Additive):
-        x = x if x is None or weight is None else _by_map(x, weight)  # one number for each head
+        x = x if x is None or weight is None else _by_heads(x.unsqueeze(2), weight.t().unsqueeze(0)).squeeze(2)
         own_ends = scoring.Additive(q.squeeze(-1), k.squeeze(-1), x, structure, reverse[:3], score.slope)
         return scoring.additive(own_ends)
     assert isinstance(score, GatedAdditive)

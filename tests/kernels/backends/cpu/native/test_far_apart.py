@@ -17,12 +17,13 @@ def far_apart(receivers, senders, edges, ascending):
     return graph if ascending else Graph.from_csr(graph.offsets, graph.senders.flip(0).roll(7), senders)
 
 
-ENDS = [(60, 1200), (1200, 60)]  # many senders, and many receivers
+# Many senders, many receivers, and rows on more pages than a processor remembers
+ENDS = [(60, 1200, 3600), (1200, 60, 3600), (500, 1500, 5000)]
 
 
 @pytest.mark.parametrize(("kind", "ends", "ascending"), covering(SCORES, ENDS, [True, False, False]))
 def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
-    graph = far_apart(*ends, 3600, ascending)
+    graph = far_apart(*ends, ascending)
     leaves, call = attention(graph, kind, "edge", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     if "bias" in leaves:
@@ -46,34 +47,7 @@ def test_rows_walked_in_bands_agree_with_plain_pytorch(kind, ends, ascending):
     covering(2 * WEIGHTS, ["sum", "mean"], [(2, 2203), (735, 3)], ENDS, [True, False, False]),
 )
 def test_products_walked_in_bands_agree_with_plain_pytorch(weight, reduce, width, ends, ascending):
-    leaves, call = product(far_apart(*ends, 2400, ascending), reduce, weight, *width)
-    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
-    expected = results(call, leaves, "segment")
-    same(results(call, leaves, "native"), expected, 1e-10)
-    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
-
-
-# Rows on more pages than a processor remembers: they are asked for at once
-
-
-@pytest.mark.parametrize("kind", [*SCORES, "dot, keys as values"])
-def test_attention_to_rows_on_many_pages_agrees_with_plain_pytorch(kind):
-    score, _, alike = kind.partition(", ")
-    leaves, call = attention(
-        far_apart(500, 1500, 5000, True), score, "", 2, 2, 1024, 2048 if kind in ("additive", "uniform") else 1024
-    )
-    if alike:
-        del leaves["v"]
-        call = with_keys_as_values(call)
-    leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
-    expected = results(call, leaves, "segment")
-    same(results(call, leaves, "native"), expected, 1e-10)
-    same(results(call, leaves, "native", torch.float32), expected, 1e-4)
-
-
-@pytest.mark.parametrize("weight", WEIGHTS)
-def test_products_of_rows_on_many_pages_agree_with_plain_pytorch(weight):
-    leaves, call = product(far_apart(500, 1500, 5000, True), "sum", weight, 2, 2048)
+    leaves, call = product(far_apart(*ends, ascending), reduce, weight, *width)
     leaves = {name: leaf.float().double() for name, leaf in leaves.items()}
     expected = results(call, leaves, "segment")
     same(results(call, leaves, "native"), expected, 1e-10)
