@@ -21,7 +21,6 @@ from edgewise import (
     complete,
     plan,
     use_backend,
-    window,
 )
 from edgewise.kernels import BACKENDS, EdgeNetwork, Filter, Message
 from edgewise.kernels.backend import (
@@ -156,15 +155,6 @@ def test_networks_of_messages_are_refused_by_data_too(taken, reason):
     backend = swift(takes=replace(TAKES, collect=(Messages(Message, networks=taken),)))
     for message in (network, Filter(network, x)):
         assert backend.refusal(Collect(RING, message, "sum")) == reason
-
-
-def test_a_kind_of_graph_is_known_by_its_rule():
-    kinds = {
-        kind: [kind.holds(g) for g in (complete(4), causal(4), blocks([2, 2]))] for kind in (COMPLETE, CAUSAL, BLOCKS)
-    }
-    assert list(kinds.values()) == [[True, False, False], [False, True, False], [False, False, True]]
-    parts = (causal(4).rows(1, 3), blocks([2, 2]).rows(1, 3), window(4, 1))
-    assert not any(kind.holds(graph) for kind in kinds for graph in parts)
 
 
 def test_what_it_needs_is_named_last_and_warned_of_where_it_would_have_been_the_fastest(monkeypatch):

@@ -41,13 +41,6 @@ def test_dot_scale_and_cap():
     torch.testing.assert_close(attend(complete(3, 4), q, k, v), softmax_by_hand(s_ij, v))
 
 
-def test_additive_is_a_leaky_sum_of_ends():
-    q, k, v = normal(3, 2, 1), normal(4, 2, 1), normal(4, 2, 6)
-    z_ij = (q[:, None] + k[None]).squeeze(-1)
-    s_ij = torch.where(z_ij > 0, z_ij, 0.1 * z_ij)
-    torch.testing.assert_close(attend(complete(3, 4), q, k, v, Additive(slope=0.1)), softmax_by_hand(s_ij, v))
-
-
 @pytest.mark.parametrize("backend", ["reference", "segment", "native", None])
 @pytest.mark.parametrize("alike", [True, False])
 def test_additive_with_a_is_the_leaky_product_with_both_ends(backend, alike):
@@ -81,7 +74,6 @@ def test_additive_with_a_takes_vectors_of_edges_and_shared_keys():
     [
         (lambda: Additive(0.2, normal(2, 5)), "give both, or neither"),
         (lambda: Additive(0.2, normal(2, 4), normal(2, 5)), r"a_receiver is \[2, 4\], but must be \[H, C\] = \[2, 5\]"),
-        (lambda: Additive(0.2, normal(2, 5), normal(1, 5)), r"a_sender is \[1, 5\]"),
         (lambda: GatedAdditive(normal(5)), r"GatedAdditive: a is \[5\]"),
         (Additive, "reads 1 channel of each end"),
     ],
@@ -92,13 +84,6 @@ def test_vectors_of_a_score_must_fit_the_heads(build, message):
         attend(complete(3), q, q, q, build())
 
 
-def test_gated_additive_has_the_nonlinearity_inside():
-    a, q, k, v = normal(2, 5), normal(3, 2, 5), normal(4, 2, 5), normal(4, 2, 6)
-    z_ij = q[:, None] + k[None]
-    s_ij = (torch.where(z_ij > 0, z_ij, 0.2 * z_ij) * a).sum(-1)
-    torch.testing.assert_close(attend(complete(3, 4), q, k, v, GatedAdditive(a)), softmax_by_hand(s_ij, v))
-
-
 @pytest.mark.parametrize("sigma", [0.5, torch.tensor([0.5, 2.0], dtype=torch.float64)])
 def test_gaussian_is_a_kernel_regression_and_a_dot_product(sigma):
     q, k, v = normal(3, 2, 5), normal(4, 2, 5), normal(4, 2, 6)
@@ -106,13 +91,6 @@ def test_gaussian_is_a_kernel_regression_and_a_dot_product(sigma):
     expected = torch.einsum("ijh,jhd->ihd", weight / weight.sum(1, keepdim=True), v)
     for backend in ("reference", "segment", "dense"):
         torch.testing.assert_close(attend(complete(3, 4), q, k, v, Gaussian(sigma), backend=backend), expected)
-
-
-def test_uniform_is_the_mean_of_the_senders():
-    v = normal(5, 2, 3)
-    expected = v.cumsum(0) / torch.arange(1, 6).view(-1, 1, 1)
-    torch.testing.assert_close(attend(causal(5), None, None, v, Uniform()), expected)
-    torch.testing.assert_close(attend(causal(5), None, None, v, Uniform(), backend="segment"), expected)
 
 
 def test_kernel_normalises_its_own_weights():
@@ -152,10 +130,7 @@ def test_relative_bias_counts_from_the_receiver_offset():
         (lambda: Dot(cap=0.0), "cap must be positive"),
         (lambda: Gaussian(0.0), "sigma must be positive"),
         (lambda: RelativeBias(torch.zeros(2, 4)), "odd width"),
-        (lambda: Gaussian("1"), "sigma must be positive, not '1'"),
         (lambda: RelativeBias([[0.0]]), "odd width, not a list"),
-        (lambda: Dot(cap="2"), "cap must be positive, not '2'"),
-        (lambda: Dot("a"), r"scale must be a number or a tensor \[H\], not 'a'"),
         (lambda: Dot([1.0, 2.0]), r"scale must be a number or a tensor \[H\], not \[1.0, 2.0\]"),
         (lambda: Kernel(None), "feature_map must be a function such as torch.exp, not a NoneType"),
     ],
@@ -170,9 +145,7 @@ def test_impossible_scores_are_refused(build, message):
     [
         (Gaussian(torch.ones(3)), r"Gaussian: sigma is \[3\], but must be one number or \[H\] = \[2\]"),
         (Gaussian(torch.ones(2, device="meta")), "Gaussian: sigma is on meta"),
-        (Dot(torch.ones((), device="meta")), "Dot: scale is on meta"),
         (Additive(0.2, [[1.0] * 4] * 2, [[1.0] * 4] * 2), r"a_receiver is a list, but must be \[H, C\] = \[2, 4\]"),
-        (GatedAdditive([[1.0] * 4] * 2), r"a is a list, but must be \[H, C\] = \[2, 4\]"),
         (GatedAdditive(None), r"a is a NoneType, but must be \[H, C\] = \[2, 4\]"),
         (Dot() + EdgeVectors([1.0]), r"EdgeVectors holds keys a list, but they must be \[\*, E, H, C\]"),
     ],

@@ -48,14 +48,9 @@ VERBS = ("attend", "aggregate", "collect")
 PLACES = {"cpu": "the CPU", "cuda": "NVIDIA GPUs"}
 
 
-# Each constant of a cost names its unit and where it comes from:
-#   counted  read off the code: what a call reads, writes and starts
-#   fitted   to the times, forward and backward in float32 on two threads of an AMD EPYC and of an Intel Xeon with
-#            AVX-512, of 2,800 calls of all verbs that `python -m benchmarks.regret.drawn` drew with the seeds 201 to
-#            206, 301, 302 and 402 to 405, and of the 129 of `python -m benchmarks regret`, on 25 November 2026; a third
-#            of such a time counts as the forward pass (docs/performance.md says what regret is left). What these calls
-#            missed was fitted again on 26 November, to 600 calls of seeds 11, 601 and 602 on the EPYC
-#   assumed  not measured
+# Each constant of a cost names its unit and where it comes from: counted = read off the code; fitted = to the times, on
+# two threads of an AMD EPYC and of an Intel Xeon, of calls that `benchmarks/regret.py` draws (docs/performance.md says
+# what regret is left); assumed = not measured
 
 
 @dataclass(frozen=True, slots=True)

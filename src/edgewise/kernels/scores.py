@@ -73,6 +73,11 @@ class RelativeBias:
         """The bias of every edge, [E, H]."""
         return self.table.t().index_select(0, _columns(graph, self.table.shape[1] // 2))
 
+    def on_pairs(self, graph: Graph) -> Tensor:
+        """The bias of every pair, [H, I, J]."""
+        i = torch.arange(graph.num_receivers, device=self.table.device) + graph.offset
+        return self.at(i[:, None] - torch.arange(graph.num_senders, device=self.table.device)).movedim(-1, 0)
+
 
 def _column(distance: Tensor, reach: int) -> Tensor:
     return distance.clamp(-reach, reach) + reach
@@ -101,6 +106,10 @@ class SenderBias:
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""
         return self.values.index_select(-2, graph.senders)
+
+    def on_pairs(self, graph: Graph) -> Tensor:
+        """The bias of every pair, the same for all receivers, [*, H, 1, J]."""
+        return self.values.transpose(-1, -2).unsqueeze(-2)
 
 
 Bias = EdgeBias | RelativeBias | SenderBias

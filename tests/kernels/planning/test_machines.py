@@ -46,14 +46,6 @@ print(machines.MACHINES["cpu"].flops)"""
     assert float(done.stdout) == 12345.0
 
 
-def test_speeds_are_those_assumed_by_how_much_faster_a_machine_reads():
-    assumed = machines.ASSUMED["cpu"]
-    read = replace(assumed, **machines.READINGS)
-    assert asdict(machines.beside_readings(read)) == pytest.approx(asdict(assumed))
-    twice = machines.beside_readings(replace(read, bandwidth=2 * read.bandwidth))
-    assert twice.bandwidth == pytest.approx(2 * assumed.bandwidth)
-
-
 SPEEDS = asdict(machines.ASSUMED["cpu"])
 
 

@@ -25,16 +25,13 @@ from edgewise import (
     plan,
     plans,
     record_messages,
-    use_backend,
     window,
 )
 from edgewise.kernels import BACKENDS, EdgeInput
-from edgewise.kernels.backend import Cost
 from edgewise.kernels.backends.torch import segment
 from edgewise.kernels.call import Aggregate, Attend, Collect
 from edgewise.kernels.planning import dispatch, planner
-from edgewise.kernels.planning.machines import Machine
-from edgewise.layers import EGNN, AttentionEGNN, SchNet
+from edgewise.layers import EGNN, SchNet
 
 
 def ring(n: int) -> Graph:
@@ -177,16 +174,6 @@ def test_a_backend_without_costs_is_timed(monkeypatch):
     assert planner.explain(Attend(ring(6), *[x.to("meta")] * 3, Dot())).candidates[0].seconds == float("inf")
 
 
-def test_seconds_add_up():
-    speeds = {"flops": 10, "tiles": 20, "edges": 5, "bandwidth": 20, "gather": 5, "gather_fresh": 1}
-    machine = Machine(**speeds, rows=8, rows_far=2, launch=0.5, reused=100, cache=50)
-    assert machine.seconds(Cost(flops=10, bytes=40, gathered=5, largest=100, launches=2)) == 1 + 2 + 1 + 1
-    assert machine.seconds(Cost(gathered=5, largest=101)) == 5
-    assert machine.seconds(Cost(tiles=20, edges=5)) == 1 + 1
-    assert machine.seconds(Cost(rows=16, held=50)) == 2  # all of them in the cache
-    assert machine.seconds(Cost(rows=16, held=100)) == 1 + 4  # half of them
-
-
 def test_the_calls_of_a_layer_are_planned():
     graph = Graph.from_edge_index(torch.randint(200, (2, 3000), generator=torch.Generator().manual_seed(0)), 200)
     with plans() as made:
@@ -200,19 +187,6 @@ def test_the_calls_of_a_layer_are_planned():
         reasons = {candidate.backend: candidate.refusal for candidate in one.candidates}
         assert one.choice == "native" and reasons["segment"] is None and reasons["reference"] is None
         assert all(reasons[name] for name in ("dense", "factored", "flex", "ragged", "tiled", "bitmap"))
-
-
-def test_a_backend_that_refuses_a_layers_message_says_why_and_no_other_runs():
-    graph, h, x = ring(8), torch.randn(8, 4), torch.randn(8, 3)
-    with use_backend("tiled"), pytest.raises(BackendRefusal, match="it runs attend, not collect"):
-        EGNN(4, 4)(graph, h, x)
-    with use_backend("native"), pytest.raises(BackendRefusal, match="its networks have no gate"):
-        AttentionEGNN(4, 4)(graph, h, x)
-    with (
-        use_backend("native"),
-        pytest.raises(BackendRefusal, match="no tanh: they take relu, silu, shifted_softplus and"),
-    ):
-        EGNN(4, 4, activation="tanh")(graph, h, x)
 
 
 def test_messages_are_recorded_as_attention_weights_are():

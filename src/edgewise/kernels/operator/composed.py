@@ -70,7 +70,7 @@ def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
 
 
-def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
+def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int = -2) -> Tensor:
     """Messages combined by receiver."""
     if reduce == "sum":
         return _sum(graph, m_ij, axis)

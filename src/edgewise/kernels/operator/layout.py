@@ -30,7 +30,8 @@ def flat(x: Tensor, last: int) -> Tensor:
 
 def unflat(y: Tensor, call: Attend) -> Tensor:
     """A result [B, I, H, D] with the call's own batch."""
-    return y.squeeze(0) if call.v.ndim == 3 else y.reshape(*call.v.shape[:-3], *y.shape[1:])
+    v = call.v
+    return y.squeeze(0) if v.ndim == 3 else y.unflatten(0, v.shape[:-3]) if v.ndim > 4 else y
 
 
 def heads_first(x: Tensor) -> Tensor:

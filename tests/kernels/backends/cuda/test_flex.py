@@ -25,9 +25,7 @@ from edgewise import (
     window,
 )
 from edgewise.kernels.backends.cuda import flex
-from edgewise.kernels.backends.torch import dense
 from edgewise.kernels.call import Attend
-from edgewise.kernels.planning.machines import ASSUMED
 from kernels.drawn import distance, number
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -179,27 +177,9 @@ def test_beyond_the_limit_of_recompilation_another_backend_runs(monkeypatch):
     torch.testing.assert_close(y, attend(window(9, 2), q, q, q, backend="reference"))
 
 
-def test_more_kinds_of_calls_are_compiled_than_pytorch_would(monkeypatch):
-    limits = []
-
-    def compiled(*inputs, **options):
-        limits.append(torch._dynamo.config.recompile_limit)
-        if limits[-1] < flex.COMPILED:
-            raise FailOnRecompileLimitHit("recompile_limit reached with fullgraph=True")
-        return "y"
-
-    monkeypatch.setattr(torch, "compile", lambda function, **options: compiled)
-    before = torch._dynamo.config.recompile_limit
-    assert flex._flex_attention.__wrapped__("cuda")() == "y"
-    assert limits == [before, flex.COMPILED] and torch._dynamo.config.recompile_limit == before
-
-
 @pytest.mark.parametrize(
     ("graph", "score", "options", "reason"),
     [
-        (window(9, 1), Additive(), {}, "no Additive score"),
-        (window(9, 1), Dot(), {"dropout": 0.1}, "no dropout"),
-        (window(9, 1), Dot(), {"return_weights": True}, "does not return its weights"),
         (as_edges(window(9, 1)), Dot(), {}, "on graphs whose senders are ranges only"),
         (Graph.from_csr([0, 0], [], 1), Dot(), {}, "no edges"),
     ],
@@ -222,18 +202,6 @@ def test_it_refuses_narrow_heads_and_gradients_on_the_cpu():
     assert flex.BACKEND.refusal(Attend(window(9, 1), x.detach(), x.detach(), x.detach(), Dot() + bias)) == reason
     with torch.no_grad():
         assert flex.BACKEND.refusal(Attend(window(9, 1), x, x, x, Dot())) is None
-
-
-def test_on_a_gpu_causal_graphs_are_left_to_flash_attention_and_narrow_windows_are_not():
-    def seconds(graph, module):
-        x = torch.empty(1, dtype=torch.bfloat16).expand(8, graph.num_receivers, 16, 64)
-        call = Attend(graph, x, x, x, Dot())
-        return ASSUMED["cuda half"].seconds(module.cost(call))
-
-    with mock.patch.object(dense, "FITS", {"cpu": dense.FITS["cuda"]}):
-        for n in (2048, 4096):
-            assert seconds(causal(n), dense) < 0.9 * seconds(causal(n), flex)
-        assert seconds(window(8192, 128), flex) < 0.5 * seconds(window(8192, 128), dense)
 
 
 def drawn_graphs(count: int) -> list[Graph]:

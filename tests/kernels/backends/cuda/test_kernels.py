@@ -6,35 +6,27 @@ Without a GPU Triton's interpreter runs them, slowly: by default one small call 
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 from edgewise import (
-    Additive,
     BackendRefusal,
     Dot,
     EdgeVectors,
     GatedAdditive,
     Graph,
     Kernel,
-    SenderBias,
     Uniform,
-    aggregate,
     attend,
     blocks,
-    collect,
     complete,
-    plan,
     window,
 )
-from edgewise.kernels import BACKENDS
 from edgewise.kernels.backends.cuda import attention as rows_attention
-from edgewise.kernels.backends.cuda import bitmap, ragged
+from edgewise.kernels.backends.cuda import bitmap
 from edgewise.kernels.backends.cuda.programs import building
 from edgewise.kernels.backends.cuda.programs import products as programs
-from edgewise.kernels.call import Attend
 from edgewise.kernels.operator.dropout import drop
 from edgewise.kernels.operator.operator import Operator
 from kernels.drawn import (
@@ -374,15 +366,6 @@ def test_members_of_a_batch_may_lie_beyond_32_bits():
     torch.testing.assert_close(y, attend(graph, q.contiguous(), k, v, backend="reference"), rtol=1e-2, atol=1e-2)
 
 
-@slow
-def test_kernels_start_on_the_device_of_their_tensors(monkeypatch):
-    entered = []
-    monkeypatch.setattr(torch.cuda, "device_of", lambda x: entered.append(x) or nullcontext())
-    q = torch.randn(4, 1, 16, device=DEVICE, requires_grad=True)
-    attend(complete(4).to(DEVICE), q, q, q, backend="ragged").sum().backward()
-    assert len(entered) >= 2, "forward and backward"
-
-
 def test_rows_are_copied_only_where_16_bytes_at_a_time_cannot_read_them():
     x, flat = torch.randn(2, 6, 3, 8, device=DEVICE), torch.randn(1000, device=DEVICE)
     odd = flat.as_strided((2, 6, 3, 6), (6 * 18, 18, 6, 1))  # rows of 18 numbers are read two at a time
@@ -399,12 +382,6 @@ def test_rows_are_copied_only_where_16_bytes_at_a_time_cannot_read_them():
         assert (programs.aligned(x) is x) == (x.data_ptr() % 16 == 0)
 
 
-def test_large_blocks_come_last_and_have_a_launch_of_their_own():
-    table, launches = ragged.blocks_of(blocks([70, 3, 20, 128]))
-    assert launches == (2, 5, 2)
-    assert table[:, [3, 0, 2]].T.tolist() == [[3, 20, 70, 128], [70, 73, 0, 93], [4900, 4909, 0, 5309]]
-
-
 @pytest.mark.parametrize(
     "graph", [random_graph(200, 150, 900).coalesce(), window(200, 3), complete(70, 50), complete(9)]
 )
@@ -415,39 +392,17 @@ def test_distinct_senders_of_few_windows_are_counted_and_those_of_like_windows_f
     assert bitmap.columns_of(complete(16 * 5, 20)) == 5 * 20
 
 
-@pytest.mark.parametrize("senders", [1, 2, 40])
-def test_the_columns_of_windows_are_their_senders(senders):
-    graph = random_graph(40, senders, 100).coalesce()
-    starts, column, bits, *_ = building.windows(graph.offsets, graph.senders.to(torch.int32), senders)
-    window_of = torch.repeat_interleave(torch.arange(3), starts.diff())
-    edges = [
-        (int(w) * 16 + row, int(j))
-        for w, j, word in zip(window_of, column, bits, strict=True)
-        for row in range(16)
-        if int(word) >> row & 1
-    ]
-    assert sorted(edges) == sorted(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
-    nothing = graph.keep_edges(graph.senders < 0)
-    assert len(building.windows(nothing.offsets, nothing.senders.to(torch.int32), 0)[1]) == 0
-
-
 # Refusals
 
 
 @pytest.mark.parametrize(
     ("name", "graph", "score", "options", "reason"),
     [
-        ("triton", window(6, 1), Dot(cap=2.0), {}, "no soft cap"),
         ("triton", window(6, 1), Kernel(torch.exp), {}, "no Kernel score: it takes Dot, Additive, GatedAdditive and"),
-        ("triton", window(6, 1), Dot(), {"return_weights": True}, "does not return its weights"),
         ("triton", window(6, 1), Dot(), {"channels": 1025}, "a head has 1025 channels, more than 1024"),
-        ("triton", window(6, 1), Dot(), {"dtype": torch.float64}, "bfloat16 and float16, not in torch.float64"),
         ("ragged", window(6, 1), Dot(), {}, "it runs on complete graphs and batches of complete graphs only"),
         ("ragged", blocks([3, 129]), Dot(), {}, "a block has 129 nodes, more than the 128 that fit in a tile"),
         ("ragged", complete(128), Dot(), {"channels": 128, "dtype": torch.bfloat16}, "do not fit on the chip"),
-        ("bitmap", window(6, 1), Additive(), {"channels": 1}, "no Additive score: it takes Dot"),
-        ("bitmap", window(6, 1), Dot() + SenderBias(torch.zeros(6, 1)), {}, "it adds no SenderBias"),
-        ("bitmap", window(6, 1), Dot(), {"dropout": 0.5}, "no dropout"),
         ("bitmap", Graph.from_csr([0, 2], [0, 0], 1), Dot(), {}, "parallel edges, which it cannot count"),
     ],
 )
@@ -456,26 +411,6 @@ def test_refusals_name_their_reason(name, graph, score, options, reason):
     q, k = (torch.zeros(n, 1, channels, dtype=dtype, device=DEVICE) for n in (graph.num_receivers, graph.num_senders))
     with pytest.raises(BackendRefusal, match=f"backend '{name}' cannot run this call: .*{reason}"):
         attend(graph.to(DEVICE), q, k, k, score, backend=name, **options)
-
-
-def test_sums_refuse_float64_and_windows_have_none():
-    graph, x = window(6, 1).to(DEVICE), torch.zeros(6, 2, dtype=torch.float64, device=DEVICE)
-    with pytest.raises(BackendRefusal, match=r"not in torch\.float64"):
-        aggregate(graph, x, backend="triton")
-    with pytest.raises(BackendRefusal, match=r"not in torch\.float64"):
-        collect(graph, x[graph.senders], backend="triton")
-    with pytest.raises(BackendRefusal, match="it runs attend, not aggregate"):
-        aggregate(graph, x.float(), backend="bitmap")
-
-
-@pytest.mark.skipif(DEVICE.type == "cuda", reason="there they are chosen")
-def test_on_the_cpu_they_run_only_by_name():
-    for name in set(NAMES.values()) | {"flex"}:
-        assert BACKENDS[name].devices == ("cuda",)
-        graph = blocks([3, 3])
-        x = torch.zeros(6, 1, 16)
-        assert BACKENDS[name].refusal(Attend(graph, x, x, x, Dot())) is None
-        assert plan(graph, channels=16).choice != name
 
 
 WITHOUT = """

@@ -47,17 +47,15 @@ def test_the_kernels_pass_in_the_interpreter_and_run_at_all(name, monkeypatch):
     assert {dtype for _, dtype in ran} == {torch.float32, torch.bfloat16, torch.float16}
 
 
-def test_every_kind_of_call_has_cases_and_they_are_of_that_kind_alone():
+def test_every_kind_of_call_has_cases():
     kinds = {what for what, *_ in selfcheck._cases()}
     assert kinds == {
         *(f"attend, Dot{beside}" for beside in ("", " + EdgeBias", " + SenderBias", " + EdgeVectors")),
         *("attend, Additive", "attend, GatedAdditive", "collect, sum", "collect, max"),
         *(f"aggregate, {reduce}" for reduce in ("sum", "mean", "max", "min")),
     }
-    for kind in kinds:
-        for what, _, dtypes, graph, shapes, make in selfcheck._cases_of((kind, torch.float16)):
-            call = make(graph, [torch.zeros(shape, dtype=torch.float16) for shape in shapes])
-            assert (what, dtypes) == (kind, (torch.float16,)) and selfcheck.kind_of(call) == (kind, torch.float16)
+    for what, _, _, graph, shapes, make in selfcheck._cases():
+        assert selfcheck.kind_of(make(graph, [torch.zeros(shape) for shape in shapes])) == (what, torch.float32)
 
 
 @pytest.mark.usefixtures("few")
@@ -150,10 +148,3 @@ def test_a_file_that_is_not_ours_is_as_good_as_none(card, cache, text):
 def test_while_a_graph_is_captured_an_unchecked_kernel_is_refused(card, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
     assert "not run yet" in refusals(window(64, 2).to("cuda"))["triton"] and card == []
-
-
-def test_what_is_known_of_a_card_is_its_own_alone(monkeypatch):
-    monkeypatch.setattr(selfcheck, "_verdicts", {(0, "triton"): "", (1, "bitmap"): "failed"})
-    monkeypatch.setattr(selfcheck, "_cached", lambda index: {"ragged": f"of card {index}"})
-    assert selfcheck.known(0) == {"ragged": "of card 0", "triton": ""}
-    assert selfcheck.known(1) == {"ragged": "of card 1", "bitmap": "failed"}

@@ -5,7 +5,7 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import Additive, BackendRefusal, Dot, Graph, RelativeBias, attend, blocks, causal, complete, window
+from edgewise import BackendRefusal, Dot, Graph, RelativeBias, attend, blocks, causal, complete, window
 from edgewise.kernels.backends.torch import dense
 from edgewise.kernels.call import Attend
 
@@ -96,16 +96,6 @@ def test_variable_length_attention_is_for_half_precisions_on_the_gpu_and_blocks_
     assert not dense._suits_flash(blocks([3, 0], senders=[0, 0]))
 
 
-def test_flash_attention_costs_the_tiles_that_blocks_do_not_fill():
-    graph = blocks([3, 130, 0], senders=[5, 65, 1])
-    assert dense._in_flash_tiles(graph) == 128 * 64 + 2 * 128 * 2 * 64
-    x = torch.zeros(133, 2, 8, dtype=torch.bfloat16)
-    call = Attend(graph, x, x[:71], x[:71], Dot())
-    exact = dense.cost(call)
-    with mock.patch.object(dense, "_runs_flash", return_value=True):
-        assert dense.cost(call).flops > 3 * exact.flops and dense.cost(call).launches < exact.launches
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="flash attention needs a GPU")
 @pytest.mark.parametrize("groups", [1, 4])
 def test_on_the_gpu_it_computes_what_the_equation_says(groups):
@@ -153,22 +143,6 @@ def test_a_bias_becomes_the_mask():
     ((mask, is_causal),) = masks_used(causal(3), Dot() + RelativeBias(torch.arange(10.0).view(2, 5)))
     assert not is_causal
     assert mask[0].tolist() == [[2.0, -torch.inf, -torch.inf], [3.0, 2.0, -torch.inf], [4.0, 3.0, 2.0]]
-
-
-@pytest.mark.parametrize(
-    ("graph", "score", "options", "reason"),
-    [
-        (complete(3), Additive(), {}, "no Additive score"),
-        (complete(3), Dot(cap=1.0), {}, "no soft cap"),
-        (complete(3), Dot(), {"return_weights": True}, "does not return its weights"),
-        (Graph.from_edge_index([[0, 0], [1, 1]], 3), Dot(), {}, "parallel edges"),
-    ],
-)
-def test_refusals_name_their_reason(graph, score, options, reason):
-    width = 1 if isinstance(score, Additive) else 4
-    x = torch.zeros(3, 1, width)
-    with pytest.raises(BackendRefusal, match=reason):
-        attend(graph, x, x, x, score, backend="dense", **options)
 
 
 def test_a_mask_too_large_for_memory_is_refused_before_it_is_built():

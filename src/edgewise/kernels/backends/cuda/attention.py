@@ -11,7 +11,7 @@ from torch import Tensor
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels.backends.cuda.programs.building import work
-from edgewise.kernels.backends.cuda.programs.tiles import Heads, Tile, attention_bytes, power_of_two, vector
+from edgewise.kernels.backends.cuda.programs.tiles import Heads, Tile, power_of_two, vector
 from edgewise.kernels.backends.cuda.programs.tiles import run as with_best_tile
 from edgewise.kernels.call import Attend
 from edgewise.kernels.operator.attention import ADDITIVE, GATED, Attention, AttentionGradient, attention_of, composed
@@ -156,10 +156,7 @@ def _walk(
         return da
 
     kind = kernel.fn.__name__
-    moved = attention_bytes(
-        numbers["receivers"], numbers["senders"], numbers["edges"], v.shape[0] * v.shape[2],
-        (numbers["C"], numbers["D"]), v.element_size(),
-    )[kind]  # fmt: skip
+    moved = v.shape[0] * numbers["edges"] * numbers["H"] * (numbers["C"] + numbers["D"]) * v.element_size()
     options = [
         word for word in ("GATED", "bias", "edge_k", "seed") if numbers[word] is not None and numbers[word] is not False
     ]

@@ -7,18 +7,14 @@ kernels' sources; a kernel that failed is refused for that kind of call from the
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from edgewise.files import cache_path, whole
 from edgewise.graphs import Graph, complete, window
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cuda import programs as gpu
@@ -68,7 +64,7 @@ def verdict(name: str, index: int | None, what: str, dtype: torch.dtype) -> str:
     key = index, entry
     if key in _checking:  # the check itself plans nothing, but asks whether its calls are taken
         return ""
-    if key not in _verdicts and (cached := _cached(index).get(entry)) is not None:
+    if key not in _verdicts and isinstance(cached := gpu.remembered("selfcheck", index).get(entry), str):
         _verdicts[key] = cached
     if key not in _verdicts:
         if torch.cuda.is_current_stream_capturing():
@@ -78,7 +74,7 @@ def verdict(name: str, index: int | None, what: str, dtype: torch.dtype) -> str:
             _verdicts[key] = check(CHECKED[name], torch.device("cuda", index), (what, dtype))
         finally:
             _checking.discard(key)
-        _cache(index, entry, _verdicts[key])
+        gpu.remember("selfcheck", index, entry, _verdicts[key])
         if _verdicts[key]:
             said = f"{name!r} is not used for such calls ({what}, {_word(dtype)}) on this GPU: {_verdicts[key]}"
             warnings.warn(said, RuntimeWarning, stacklevel=2)
@@ -91,7 +87,7 @@ verdict._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.com
 def known(index: int) -> dict[str, str]:
     """The verdicts that there are for a card, by kernel and kind of call, without checking anything."""
     here = {entry: failed for (card, entry), failed in _verdicts.items() if card == index}
-    return _cached(index) | here
+    return gpu.remembered("selfcheck", index) | here
 
 
 def check(backend: Backend, device: torch.device, kind: Kind | None = None) -> str:
@@ -101,10 +97,12 @@ def check(backend: Backend, device: torch.device, kind: Kind | None = None) -> s
     Cost        a second of computing; on a card, beside half a second for each kernel that was never compiled
     """
     with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
-        for what, where, dtypes, graph, shapes, make in _cases_of(kind):
+        for what, where, dtypes, graph, shapes, make in _cases():
+            if kind is not None and (what != kind[0] or kind[1] not in dtypes):
+                continue
             generator = torch.Generator().manual_seed(0)
             drawn = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
-            for dtype in dtypes:
+            for dtype in dtypes if kind is None else (kind[1],):
                 try:
                     failed = _compared(backend, graph, make, [x.to(dtype) for x in drawn], device)
                 except Exception as error:  # of a compiler, a driver or a kernel: any of them is a failure
@@ -141,13 +139,6 @@ def _values(y: Tensor | tuple[Tensor, ...], leaves: Sequence[Tensor]) -> list[Te
 
 
 Case = tuple[str, str, tuple[torch.dtype, ...], Graph, list[tuple[int, ...]], Make]
-
-
-def _cases_of(kind: Kind | None) -> Iterator[Case]:
-    """The cases that tell of a kind of calls, in its dtype; or all of them."""
-    for what, where, dtypes, graph, shapes, make in _cases():
-        if kind is None or (what == kind[0] and kind[1] in dtypes):
-            yield what, where, dtypes if kind is None else (kind[1],), graph, shapes, make
 
 
 def _cases() -> Iterator[Case]:
@@ -199,24 +190,3 @@ def _graphs() -> dict[str, Graph]:
         "blocks": Graph.batch([complete(5), complete(33), complete(70)]),
         "a window": window(48, 4),
     }
-
-
-def _path(index: int | None) -> Path:
-    return cache_path("selfcheck", f"{gpu.identity(torch.cuda.current_device() if index is None else index)}.json")
-
-
-def _cached(index: int) -> dict[str, str]:
-    """What earlier processes found, or nothing where the file has another form."""
-    try:
-        cached = json.loads(_path(index).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(cached, dict):
-        return {}
-    return {entry: failed for entry, failed in cached.items() if isinstance(entry, str) and isinstance(failed, str)}
-
-
-def _cache(index: int, entry: str, failed: str) -> None:
-    path = _path(index)
-    with suppress(OSError), whole(path) as part:  # what cannot be cached is checked again
-        part.write_text(json.dumps(_cached(index) | {entry: failed}, indent=1) + "\n", encoding="utf-8")

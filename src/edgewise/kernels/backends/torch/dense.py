@@ -20,7 +20,7 @@ from edgewise.kernels.backend import BLOCKS, CAUSAL, Attention, Backend, Cost, P
 from edgewise.kernels.call import Aggregate, Attend, Call
 from edgewise.kernels.operator.layout import flat, heads_first, unflat
 from edgewise.kernels.operator.operator import DTYPES
-from edgewise.kernels.scores import Dot, EdgeBias, RelativeBias, SenderBias, Uniform
+from edgewise.kernels.scores import Bias, Dot, EdgeBias, Uniform
 from edgewise.native import library
 
 
@@ -215,13 +215,10 @@ def _matrix(graph: Graph, dtype: torch.dtype) -> Tensor:
     return graph.dense_mask().to(dtype)
 
 
-def _bias_of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> Tensor:
+def _bias_of_pairs(graph: Graph, bias: Bias) -> Tensor:
     """A bias as [*, H, I or 1, J]."""
-    if isinstance(bias, SenderBias):
-        return bias.values.transpose(-1, -2).unsqueeze(-2)
-    if isinstance(bias, RelativeBias):
-        i = torch.arange(graph.num_receivers, device=bias.table.device) + graph.offset
-        return bias.at(i[:, None] - torch.arange(graph.num_senders, device=bias.table.device)).movedim(-1, 0)
+    if not isinstance(bias, EdgeBias):
+        return bias.on_pairs(graph)
     values = bias.on_edges(graph).transpose(-1, -2)  # [*, H, E]
     flat = values.new_zeros(*values.shape[:-1], graph.num_receivers * graph.num_senders)
     pair = graph.receivers * graph.num_senders + graph.senders

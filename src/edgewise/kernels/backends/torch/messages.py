@@ -25,8 +25,7 @@ def run(call: Collect, own: Run) -> Tensor | tuple[Tensor, ...]:
     """A record by `own`, which runs an `Aggregate`, and a `Collect` of tensors or of a network."""
     graph, message = call.graph, call.message
     if isinstance(message, Network):
-        results = at_once(graph, message, message.reductions(call.reduce), own)
-        return results if message.several else results[0]
+        return written_out(graph, message, call.reduce, lambda graph, m_ij, how: own(Collect(graph, m_ij, how)))
     assert isinstance(message, Filter | TensorProduct)
     weight = own(Collect(graph, message.weight, None)) if isinstance(message.weight, EdgeNetwork) else message.weight
     if isinstance(message, TensorProduct):
@@ -39,6 +38,19 @@ def run(call: Collect, own: Run) -> Tensor | tuple[Tensor, ...]:
         return replace(message, weight=weight).on_edges(graph)[0]
     y = _weighted(graph, message.senders.unsqueeze(-1), weight, call.reduce, own).squeeze(-1)
     return y if message.normalised is None else y / (own(Collect(graph, weight, "sum")) + message.normalised)
+
+
+def written_out(
+    graph: Graph, message: Message[Any], reduce: str | None, combine: Callable[[Graph, Tensor, str], Tensor]
+) -> Tensor | tuple[Tensor, ...]:
+    """A record as its equation has it, all edges at once; combine(graph, m_ij, reduce) = the messages by receiver."""
+    if isinstance(message, Filter) and message.both_ways:
+        ways = message.directions(graph, message.weights(graph))
+        there, back = (combine(way, one.on_edges(way)[0], "sum") for way, one in ways)
+        return there + back
+    parts = zip(message.on_edges(graph), message.reductions(reduce), strict=False)
+    results = tuple(m if how is None else combine(graph, m, how) for m, how in parts)
+    return results if message.several else results[0]
 
 
 def cost(

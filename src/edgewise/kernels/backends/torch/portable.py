@@ -3,18 +3,18 @@
 Graphs by rule run as scaled_dot_product_attention with the rule as a mask, all others edge by edge, in any order.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from edgewise.graphs import Graph
 from edgewise.kernels.backend import ANY, CAUSAL, EVERYTHING, Backend
+from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.messages import Filter, Message
+from edgewise.kernels.messages import Message
 from edgewise.kernels.operator.composed import attention, reduced
-from edgewise.kernels.scores import Additive, Dot, EdgeBias, Kernel, RelativeBias, SenderBias, Uniform
+from edgewise.kernels.operator.layout import heads_first, unflat
+from edgewise.kernels.scores import Additive, Bias, Dot, EdgeBias, Kernel, Uniform
 
 
 def run(call: Call) -> Tensor | tuple[Tensor, ...]:
@@ -24,8 +24,8 @@ def run(call: Call) -> Tensor | tuple[Tensor, ...]:
     if isinstance(call, Aggregate):
         return _aggregate(call.graph, call.x, call.weight, call.reduce, call.node_axis)
     if isinstance(call.message, Message):
-        return _record(call.graph, call.message, call.reduce)
-    return reduced(call.graph, call.m_ij, call.reduce, -2)
+        return messages.written_out(call.graph, call.message, call.reduce, reduced)
+    return reduced(call.graph, call.m_ij, call.reduce)
 
 
 BACKEND = Backend(
@@ -65,52 +65,37 @@ def _by_pairs(call: Attend) -> Tensor:
     graph, score, v = call.graph, call.score, call.v
     q, k = call.ends() if score.needs_ends else (v.new_zeros(*v.shape[:-3], graph.num_receivers, *v.shape[-2:]), v * 0)
     q, scale = score.scaled(q) if isinstance(score, Dot) else (q, None)
-    q, k, v = (_heads_first(x) for x in (q, k, v))  # [B, H, N, C]
+    q, k, v = (heads_first(x) for x in (q, k, v))  # [B, H, N, C]
     causal = graph.is_square and CAUSAL.holds(graph) and not score.biases
     listens = None if causal or graph.is_complete else graph.dense_mask()
     mask = listens
     if score.biases:
-        mask = sum((_of_pairs(graph, bias) for bias in score.biases[1:]), _of_pairs(graph, score.biases[0]))
+        mask = sum((_bias_of_pairs(graph, bias) for bias in score.biases[1:]), _bias_of_pairs(graph, score.biases[0]))
         mask = mask if listens is None else mask.masked_fill(~listens, float("-inf"))
         mask = mask.to(v.dtype)
     y = scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
     if listens is not None:  # a receiver without senders
         y = torch.where(listens.any(-1, keepdim=True), y, 0.0)
-    return _nodes_first(y, call.v)
+    return unflat(y.transpose(1, 2), call)
 
 
 def _by_features(call: Attend, score: Kernel) -> Tensor:
     """Products of features, which factorise where all listen to all; else they are a matrix [I, J]."""
     graph, (q, k) = call.graph, call.ends()
-    phi_q, phi_k, v = (_heads_first(x) for x in (score.feature_map(q), score.feature_map(k), call.v))
+    phi_q, phi_k, v = (heads_first(x) for x in (score.feature_map(q), score.feature_map(k), call.v))
     if graph.is_complete:
         y, total = phi_q @ (phi_k.mT @ v), phi_q @ phi_k.sum(-2, keepdim=True).mT
     else:
         w = torch.where(graph.dense_mask(), phi_q @ phi_k.mT, 0.0)
         y, total = w @ v, w.sum(-1, keepdim=True)
-    return _nodes_first(y / torch.where(total == 0, 1.0, total), call.v)
+    return unflat((y / torch.where(total == 0, 1.0, total)).transpose(1, 2), call)
 
 
-def _heads_first(x: Tensor) -> Tensor:
-    """[*, N, H, C] -> [B, H, N, C]."""
-    x = x.unsqueeze(0) if x.ndim == 3 else x.flatten(0, -4) if x.ndim > 4 else x
-    return x.transpose(1, 2)
-
-
-def _nodes_first(y: Tensor, v: Tensor) -> Tensor:
-    """[B, H, N, C] -> [*, N, H, C], with the leading batch of v."""
-    y = y.transpose(1, 2)
-    return y.squeeze(0) if v.ndim == 3 else y.unflatten(0, v.shape[:-3]) if v.ndim > 4 else y
-
-
-def _of_pairs(graph: Graph, bias: EdgeBias | RelativeBias | SenderBias) -> Tensor:
-    """A bias as [*, H, I or 1, J]."""
-    if isinstance(bias, SenderBias):
-        return bias.values.transpose(-1, -2).unsqueeze(-2)
-    if isinstance(bias, RelativeBias):
-        i = torch.arange(graph.num_receivers, device=bias.table.device) + graph.offset
-        return bias.at(i[:, None] - torch.arange(graph.num_senders, device=bias.table.device)).movedim(-1, 0)
-    return bias.values.unflatten(-2, (graph.num_receivers, graph.num_senders)).movedim(-1, -3)
+def _bias_of_pairs(graph: Graph, bias: Bias) -> Tensor:
+    """A bias as [*, H, I or 1, J]; one of edges is that of a complete graph's, in their order."""
+    if isinstance(bias, EdgeBias):
+        return bias.values.unflatten(-2, (graph.num_receivers, graph.num_senders)).movedim(-1, -3)
+    return bias.on_pairs(graph)
 
 
 def _aggregate(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, axis: int) -> Tensor:
@@ -122,15 +107,3 @@ def _aggregate(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, axis
     else:
         y = x.amax(-2, keepdim=True) if reduce == "max" else x.amin(-2, keepdim=True)
     return y.expand(*y.shape[:-2], graph.num_receivers, y.shape[-1])
-
-
-def _record(graph: Graph, message: Message[Any], reduce: str | None) -> Tensor | tuple[Tensor, ...]:
-    """The messages as their equation has them, on all edges at once."""
-    if isinstance(message, Filter) and message.both_ways:
-        (_, there), (transpose, back) = message.directions(graph, message.weights(graph))
-        return reduced(graph, there.on_edges(graph)[0], reduce, -2) + reduced(
-            transpose, back.on_edges(transpose)[0], reduce, -2
-        )
-    parts = zip(message.on_edges(graph), message.reductions(reduce), strict=False)
-    results = tuple(m if how is None else reduced(graph, m, how, -2) for m, how in parts)
-    return results if message.several else results[0]

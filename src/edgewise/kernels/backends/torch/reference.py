@@ -1,7 +1,5 @@
 """The equation, dense, in any dtype: what every test compares with"""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -9,8 +7,9 @@ from torch.nn import functional
 from edgewise.graphs import Graph
 from edgewise.graphs.tracing import is_real
 from edgewise.kernels.backend import ANY, EVERYTHING, Backend
+from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.messages import Filter, Message
+from edgewise.kernels.messages import Message
 from edgewise.kernels.scores import Kernel
 
 
@@ -23,8 +22,8 @@ def run(call: Call) -> Tensor | tuple[Tensor, ...]:
         m_ij = x_j if call.weight is None else call.weight.unsqueeze(-1) * x_j
         return _collect(call.graph, m_ij, call.reduce, call.node_axis)
     if isinstance(call.message, Message):
-        return _record(call.graph, call.message, call.reduce)
-    return _collect(call.graph, call.m_ij, call.reduce, -2)
+        return messages.written_out(call.graph, call.message, call.reduce, _collect)
+    return _collect(call.graph, call.m_ij, call.reduce)
 
 
 BACKEND = Backend(
@@ -78,18 +77,6 @@ def _attend(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
     return (y, p_e.expand(*call.v.shape[:-3], *p_e.shape[-2:])) if call.return_weights else y
 
 
-def _record(graph: Graph, message: Message[Any], reduce: str | None) -> Tensor | tuple[Tensor, ...]:
-    """The messages as their equation has them, and their dense sums."""
-    if isinstance(message, Filter) and message.both_ways:
-        (_, there), (transpose, back) = message.directions(graph, message.weights(graph))
-        y_i, y_j = _record(graph, there, reduce), _record(transpose, back, reduce)
-        assert isinstance(y_i, Tensor) and isinstance(y_j, Tensor)
-        return y_i + y_j
-    parts = zip(message.on_edges(graph), message.reductions(reduce), strict=False)
-    results = tuple(m if how is None else _collect(graph, m, how, -2) for m, how in parts)
-    return results if message.several else results[0]
-
-
 def _scatter(graph: Graph, values: Tensor) -> Tensor:
     """[*, E, H] summed into [*, I, J, H]."""
     pair = graph.receivers * graph.num_senders + graph.senders
@@ -106,7 +93,7 @@ def _largest(graph: Graph, values: Tensor) -> Tensor:
     return flat.scatter_reduce(-2, pair.unsqueeze(-1).expand_as(values), values, "amax").reshape(shape)
 
 
-def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int) -> Tensor:
+def _collect(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int = -2) -> Tensor:
     sent = graph.receivers == torch.arange(graph.num_receivers, device=m_ij.device)[:, None]  # [I, E]
     m_ij = m_ij.movedim(axis, 0)
     pairs = sent.reshape(*sent.shape, *[1] * (m_ij.ndim - 1))

@@ -60,11 +60,3 @@ def test_many_batches_of_blocks_share_a_few_variants():
                 attend(graph, q, q, q, score, backend="ragged").sum().backward()
     backward = {variant for variant in kernel.variants if ("GRADIENT", True) in variant[1]}
     assert 3 <= len(kernel.variants - backward) <= 8 and 3 <= len(backward) <= 8
-
-
-def test_heads_share_a_program_only_where_there_are_programs_enough():
-    q, bias = torch.empty(1, 8, 8, 16), torch.empty(1, 8, 8)
-    call = ragged._Call((q, q, q, q), bias, False, 0.0)
-    assert [launch[-2:] for launch in call.launches(100, 5, 0)] == [(1, (100, 8))]
-    assert [launch[-2:] for launch in call.launches(9000, 5, 7)] == [(8, (9000, 1)), (1, (7, 8))]
-    assert list(call.launches(0, 4, 0)) == []

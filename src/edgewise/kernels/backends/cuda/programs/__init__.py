@@ -5,14 +5,18 @@ With TRITON_INTERPRET=1 in the environment Triton's interpreter runs the same ke
 
 import hashlib
 import importlib.util
+import json
 import os
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from edgewise.errors import installing
+from edgewise.files import cache_path, whole
 from edgewise.kernels.backend import Need
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -51,3 +55,22 @@ def _sources() -> str:
     for path in sorted(Path(__file__).parent.parent.rglob("*.py")):
         content.update(path.read_bytes())
     return content.hexdigest()[:12]
+
+
+def remembered(what: str, device: int) -> dict[str, Any]:
+    """What earlier processes found on a card, or nothing where the file has another form."""
+    try:
+        found = json.loads(_file(what, device).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def remember(what: str, device: int, entry: str, found: Any) -> None:
+    """Add to that; what cannot be written down is found again."""
+    with suppress(OSError), whole(_file(what, device)) as part:
+        part.write_text(json.dumps(remembered(what, device) | {entry: found}, indent=1) + "\n", encoding="utf-8")
+
+
+def _file(what: str, device: int) -> Path:
+    return cache_path(what, f"{identity(device)}.json")

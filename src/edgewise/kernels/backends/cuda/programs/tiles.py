@@ -5,21 +5,18 @@ Once for each card, driver, PyTorch, Triton and version of these sources.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from edgewise.files import cache_path, whole
-from edgewise.kernels.backends.cuda.programs import INTERPRETED, identity
+from edgewise.kernels.backends.cuda import programs as gpu
+from edgewise.kernels.backends.cuda.programs import INTERPRETED
 
 LANE, ROW = 16, 2048  # bytes that a thread can read at once, and those of a row that a program holds
-WORTH = 1 << 26  # bytes of a call that is long enough to be timed
+WORTH = 1 << 26  # bytes of rows that are gathered in a call that is long enough to be timed
 
 Result = TypeVar("Result")
 
@@ -75,28 +72,7 @@ def vector(channels: int, size: int) -> int:
     return math.gcd(channels, LANE // size)
 
 
-def attention_bytes(
-    receivers: int, senders: int, edges: int, heads: int, channels: tuple[int, int], size: int
-) -> dict[str, int]:
-    """What the passes of attention move through memory, each gathered row counted for each edge, no cache assumed.
-
-    Symbols     channels = those of a head of keys and of values; size = bytes of a number
-    Differs     a bias adds the bytes of its numbers to attend and by_sender, vectors of edges theirs to every pass
-
-    Example
-        >>> attention_bytes(1_000_000, 1_000_000, 16_000_000, 8, (16, 16), 2)["attend"] / 1e9
-        8.812
-    """
-    keys, values, head = heads * channels[0] * size, heads * channels[1] * size, 4 * heads
-    return {
-        "attend": edges * (4 + keys + values) + receivers * (12 + keys + values + head),
-        "pair": receivers * (2 * values + 3 * head),
-        "by_sender": edges * (8 + keys + values + 3 * head) + senders * (12 + 2 * (keys + values)),
-        "by_receiver": edges * (4 + keys + head) + receivers * (12 + keys),
-    }
-
-
-_fastest: dict[int, dict[str, Tile]] = {}  # of each card, by kernel and kind of call
+_fastest: dict[int, dict[str, Any]] = {}  # of each card, by kernel and kind of call: a tile's edges and warps
 
 
 def run(key: str, candidates: list[Tile], moved: int, device: torch.device, launch: Callable[[Tile], Result]) -> Result:
@@ -109,15 +85,13 @@ def run(key: str, candidates: list[Tile], moved: int, device: torch.device, laun
         return launch(candidates[0])
     index = torch.cuda.current_device() if device.index is None else device.index
     if (measured := _fastest.get(index)) is None:
-        measured = _fastest[index] = _cached(_path(index))
-    if (tile := measured.get(key)) is None and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
-        tile = measured[key] = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
-        _cache(_path(index), _cached(_path(index)) | {key: tile})
-    return launch(tile if tile in candidates else candidates[0])
-
-
-def _path(index: int) -> Path:
-    return cache_path("tiles", f"{identity(index)}.json")
+        measured = _fastest[index] = gpu.remembered("tiles", index)
+    tile = next((one for one in candidates if [one.edges, one.warps] == measured.get(key)), None)
+    if tile is None and moved >= WORTH and not torch.cuda.is_current_stream_capturing():
+        tile = min(candidates, key=lambda tile: _milliseconds(lambda: launch(tile)))
+        measured[key] = [tile.edges, tile.warps]
+        gpu.remember("tiles", index, key, measured[key])
+    return launch(tile or candidates[0])
 
 
 def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
@@ -132,19 +106,3 @@ def _milliseconds(work: Callable[[], object], times: int = 5) -> float:
         if n >= 2:
             measured.append(start.elapsed_time(end))
     return min(measured)
-
-
-def _cached(path: Path) -> dict[str, Tile]:
-    """What earlier processes measured, or nothing where the file has another form."""
-    try:
-        cached = json.loads(path.read_text(encoding="utf-8"))
-        tiles = {str(key): Tile(int(edges), int(warps)) for key, (edges, warps) in cached.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
-    known = [2, 4, 8]
-    return {key: tile for key, tile in tiles.items() if tile.edges in known and tile.warps in [1, *known]}
-
-
-def _cache(path: Path, tiles: dict[str, Tile]) -> None:
-    with suppress(OSError), whole(path) as part:  # what cannot be cached is timed again
-        part.write_text(json.dumps({key: [tile.edges, tile.warps] for key, tile in tiles.items()}), "utf-8")
