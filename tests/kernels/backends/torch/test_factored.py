@@ -23,26 +23,15 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("n", [1, 63, 64, 65, 200])
-def test_causal_chunks_join_without_a_seam(n):
-    q, k, v = (torch.randn(2, n, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    results = [attend(causal(n), q, k, v, Kernel(features), backend=name) for name in ("factored", "reference")]
-    torch.testing.assert_close(*results)
-    gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs)
+BATCH = Graph.batch([complete(3), complete(0), complete(5)])
 
 
-def test_a_batch_of_complete_graphs_factorises_block_by_block():
-    graph = Graph.batch([complete(3), complete(0), complete(5)])
-    q, k, v = (torch.randn(2, 8, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+@pytest.mark.parametrize("graph", [*(causal(n) for n in (1, 63, 64, 65, 200)), BATCH])
+def test_chunks_join_without_a_seam_and_a_batch_factorises_block_by_block(graph):
+    q, k, v = (torch.randn(2, graph.num_senders, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
     results = [attend(graph, q, k, v, Kernel(features), backend=name) for name in ("factored", "reference")]
     torch.testing.assert_close(*results)
-    gradients = [torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results]
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    with pytest.raises(BackendRefusal, match="and batches of complete graphs only"):
-        attend(graph.rows(2, 8), q[:, 2:], k, v, Kernel(features), backend="factored")
+    torch.testing.assert_close(*(torch.autograd.grad(y.sin().sum(), (q, k, v)) for y in results))
 
 
 @pytest.mark.parametrize("pattern", [complete, causal])
@@ -64,8 +53,8 @@ def test_what_does_not_factorise_is_refused():
             attend(complete(5), x, x, x, Kernel(features) + bias, backend="factored")
     with pytest.raises(BackendRefusal, match="it runs on complete graphs, causal graphs and"):
         attend(window(5, 1), x, x, x, Kernel(features), backend="factored")
-    with pytest.raises(BackendRefusal, match="it has no dropout"):
-        attend(complete(5), x, x, x, Kernel(features), dropout=0.5, backend="factored")
+    with pytest.raises(BackendRefusal, match="and batches of complete graphs only"):
+        attend(BATCH.rows(2, 8), torch.randn(6, 3, 4), *torch.randn(2, 8, 3, 4), Kernel(features), backend="factored")
 
 
 def test_sums_over_everybody_are_one_vector():

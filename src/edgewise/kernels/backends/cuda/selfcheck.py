@@ -86,8 +86,8 @@ verdict._dynamo_marked_constant = True  # type: ignore[attr-defined] # torch.com
 
 def known(index: int) -> dict[str, str]:
     """The verdicts that there are for a card, by kernel and kind of call, without checking anything."""
-    here = {entry: failed for (card, entry), failed in _verdicts.items() if card == index}
-    return gpu.remembered("selfcheck", index) | here
+    earlier = {entry: failed for entry, failed in gpu.remembered("selfcheck", index).items() if isinstance(failed, str)}
+    return earlier | {entry: failed for (card, entry), failed in _verdicts.items() if card == index}
 
 
 def check(backend: Backend, device: torch.device, kind: Kind | None = None) -> str:
