@@ -205,20 +205,9 @@ def test_graph6_is_networkxs(nodes):
     assert {tuple(pair) for pair in graph.edge_index().T.tolist()} == linked
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("", "its characters are"),
-        ("é", "its characters are"),
-        ("A", "it has 1 characters, and should have 2 characters for 2 nodes"),
-        ("Bwww", "it has 4 characters, and should have 2 characters for 3 nodes"),
-        ("~??", "it has 3 characters, and should have 4"),
-        ("~~~~~~~~", "it has 8 characters"),
-        ("B~", "bits are set behind those of its 3 nodes"),
-    ],
-)
-def test_what_is_no_graph6_is_refused(line, message):
-    with pytest.raises(DataError, match=message):
+@pytest.mark.parametrize("line", ["", "é", "A", "Bwww", "~??", "~~~~~~~~", 7])
+def test_what_is_no_graph6_is_refused(line):
+    with pytest.raises(DataError, match="is no graph6"):
         Graph.from_graph6(line)
 
 

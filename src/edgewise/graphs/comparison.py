@@ -35,11 +35,7 @@ def clustering(graph: Graph) -> Tensor:
 
 
 def degree_distribution(graph: Graph) -> Tensor:
-    """The share of the nodes of each degree 0, 1, ..., N - 1 (no directions, self-loops, parallel edges): [N], float64.
-
-    >>> degree_distribution(Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3))  # of a path
-    tensor([0.0000, 0.6667, 0.3333], dtype=torch.float64)
-    """
+    """The share of the nodes of each degree 0, ..., N - 1 (no directions, self-loops, parallel edges): [N], float64."""
     degrees = _adjacency(graph).sum(1).long()
     return torch.bincount(degrees, minlength=graph.num_receivers).double() / max(graph.num_receivers, 1)
 
@@ -78,12 +74,7 @@ def discrepancy(first: Sequence[Tensor], second: Sequence[Tensor], width: float 
 
 
 def degree_discrepancy(first: Sequence[Graph], second: Sequence[Graph]) -> float:
-    """MMD² of the degree distributions of two collections of graphs; σ = 1, one degree.
-
-    >>> path, pair = (Graph.from_edge_index([range(n), range(1, n + 1)], num_nodes=n + 1) for n in (3, 1))
-    >>> degree_discrepancy([path], [path]), degree_discrepancy([path], [pair]) > 0.2  # 2 - 2 exp(-1/8)
-    (0.0, True)
-    """
+    """MMD² of the degree distributions of two collections of graphs; σ = 1, one degree."""
     p, q = ([degree_distribution(graph) for graph in some] for some in (first, second))
     return discrepancy(p, q)
 
@@ -127,10 +118,6 @@ def random_alike(graph: Graph, generator: torch.Generator | None = None) -> Grap
     """An Erdős-Rényi graph G(n, m): as many nodes and as many links, each set of links equally likely.
 
     Cost        that of `sample_non_links`: O(m) time and memory while links are few among the pairs
-
-    >>> path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)
-    >>> random_alike(path)
-    Graph(3 receivers, 3 senders, 4 edges)
     """
     links, n = links_of(graph), graph.num_receivers
     return undirected(sample_non_links(undirected(links[:, :0], n), links.shape[1], generator), n)

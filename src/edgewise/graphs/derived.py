@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import update_wrapper, wraps
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from weakref import ReferenceType, ref
 
 import torch
@@ -17,27 +17,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Caching(Protocol):
-    """What caches derived values: a `Graph`."""
-
-    def memo(self, key: Hashable, build: Callable[[], T]) -> T:
-        """The value under a key, built at the first call."""
-
-
-class Watching(Protocol):
-    """What notices that its tensors were written: a `Graph`."""
-
-    def check_unwritten(self) -> None:
-        """Raise an error where one was."""
-
-    def watch(self, name: str, value: object) -> None:
-        """Notice it from now on, for a value with tensors."""
-
-
-G = TypeVar("G", bound=Caching)
-
-
-def cached(build: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P], T]:
+def cached(build: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """A function of a graph (and of further hashable arguments) whose value is computed once and cached with the graph.
 
     The function is its own key, so that what is cached has one name, one type and one place.
@@ -55,7 +35,7 @@ def cached(build: Callable[Concatenate[G, P], T]) -> Callable[Concatenate[G, P],
     name = f"{build.__module__}.{build.__qualname__}"
 
     @wraps(build)
-    def value(graph: G, /, *arguments: P.args, **named: P.kwargs) -> T:
+    def value(graph: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
         if not hasattr(graph, "memo"):
             raise GraphError(f"{build.__name__} reads a Graph, not {type(graph).__name__}")
         return graph.memo((name, *arguments, *named.items()), lambda: build(graph, *arguments, **named))
@@ -92,7 +72,7 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
             with torch.inference_mode(False):  # as in `untransformed`, which the compiler cannot read
                 value = self.build(instance)
         else:
-            graph = cast(Watching, instance) if hasattr(instance, "check_unwritten") else None
+            graph: Any = instance if hasattr(instance, "check_unwritten") else None
             if graph is not None:
                 graph.check_unwritten()
             with untransformed(vars(instance)):
@@ -103,8 +83,25 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
         return value
 
 
-class PerTensor(Generic[P, T]):
-    """What `per_tensor` makes of a function."""
+class per_tensor(Generic[P, T]):  # noqa: N801 - reads as a decorator
+    """A function of tensors, the first argument among them, and of hashable arguments, computed once for each of them.
+
+    The value lies with the first tensor and goes with it. It is computed anew where a tensor was written in place, is
+    another one now, or is traced. The value must hold none of the tensors, or they would never go.
+
+    Example
+        >>> @per_tensor
+        ... def total(x, factor):
+        ...     print("computed")
+        ...     return factor * x.sum().item()
+        >>> x = torch.ones(3)
+        >>> total(x, 2), total(x, 2)
+        computed
+        (6.0, 6.0)
+        >>> total(x.mul_(2), 2)
+        computed
+        12.0
+    """
 
     def __init__(self, build: Callable[P, T]) -> None:
         self.build = build
@@ -158,25 +155,3 @@ def _holds(entry: Entry[Any], stamp: list[Any], tensors: list[Tensor]) -> bool:
 def _forget(memo: dict[int, Any], number: int, gone: Any) -> None:
     if number in memo and memo[number][0] is gone:  # and not one of a new tensor in the same place
         del memo[number]
-
-
-def per_tensor(build: Callable[P, T]) -> PerTensor[P, T]:
-    """A function of tensors, the first argument among them, and of hashable arguments, computed once for each of them.
-
-    The value lies with the first tensor and goes with it. It is computed anew where a tensor was written in place, is
-    another one now, or is traced. The value must hold none of the tensors, or they would never go.
-
-    Example
-        >>> @per_tensor
-        ... def total(x, factor):
-        ...     print("computed")
-        ...     return factor * x.sum().item()
-        >>> x = torch.ones(3)
-        >>> total(x, 2), total(x, 2)
-        computed
-        (6.0, 6.0)
-        >>> total(x.mul_(2), 2)
-        computed
-        12.0
-    """
-    return PerTensor(build)

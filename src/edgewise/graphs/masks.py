@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType
 from typing import Any, Self
@@ -150,23 +151,22 @@ def _of_function(mask: MaskMod, rows: int, columns: int, batch: int | None, head
     b, h = torch.tensor(numbers, device=device)
     step, j = max(1, PAIRS // max(1, columns)), torch.arange(columns, device=device)
     for first in range(0, rows if columns else 0, step):
-        with checked_result(mask):
+        with _checked_result(mask):
             some = over(b, h, torch.arange(first, min(first + step, rows), device=device), j)
         yield _checked(some)
 
 
-class checked_result:  # noqa: N801 - reads as a verb
+@contextmanager
+def _checked_result(mask: MaskMod) -> Iterator[None]:
     """Names the mask where what it returns is not what a mask does."""
-
-    def __init__(self, mask: MaskMod) -> None:
-        self.name = getattr(mask, "__name__", type(mask).__name__)
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, ValueError | TypeError | RuntimeError | IndexError) and not isinstance(error, GraphError):
-            right = "take (b, h, q_idx, kv_idx) and return one bool tensor, for positions within the graph"
-            raise GraphError(f"the mask {self.name} must {right}: {str(error).splitlines()[0]}") from error
+    try:
+        yield
+    except (ValueError, TypeError, RuntimeError, IndexError) as error:
+        if isinstance(error, GraphError):
+            raise
+        right = "take (b, h, q_idx, kv_idx) and return one bool tensor, for positions within the graph"
+        name = getattr(mask, "__name__", type(mask).__name__)
+        raise GraphError(f"the mask {name} must {right}: {str(error).splitlines()[0]}") from error
 
 
 def _device_of(mask: MaskMod) -> torch.device:

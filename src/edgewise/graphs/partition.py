@@ -27,11 +27,7 @@ Group = dist.ProcessGroup | None  # None: all ranks
 
 
 def bounds_of(count: int, parts: int) -> tuple[int, ...]:
-    """The bounds of parts of some rows, whose numbers differ by at most one.
-
-    >>> bounds_of(5, 2)
-    (0, 2, 5)
-    """
+    """The bounds of parts of some rows, whose numbers differ by at most one."""
     return tuple(count * part // parts for part in range(parts + 1))
 
 

@@ -556,11 +556,7 @@ class Disc(Pixels):
 
 
 def pairs_within(apart: int, extent: int) -> int:
-    """How many pairs of 0, ..., extent - 1 are at most so far apart.
-
-    >>> pairs_within(1, extent=3)
-    7
-    """
+    """How many pairs of 0, ..., extent - 1 are at most so far apart."""
     apart = max(0, min(apart, extent - 1))
     return (2 * apart + 1) * extent - apart * (apart + 1)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -84,12 +84,17 @@ GATES = {"swiglu": "silu", "geglu": "gelu-tanh"}  # the gated networks, and the 
 FEED_FORWARDS: dict[str, Callable[..., Any]] = {name: _feed_forward(name) for name in (*layers.ACTIVATIONS, *GATES)}
 
 
-def features_of_edges(e: Tensor | None, edges: int, x: Tensor | layers.SparseFeatures) -> Tensor | None:
-    """Features of edges as numbers: kinds of edges, e [E] int64, become one-hot, [E, edges].
+def draw_weights(model: nn.Module, draw: Callable[[Tensor], object], *kinds: type[nn.Module]) -> None:
+    """Draw the weights of a model's linear maps, and of these kinds of modules; biases become 0."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, *kinds)):
+            draw(cast(Tensor, module.weight))
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
 
-    >>> features_of_edges(torch.tensor([1]), 2, torch.ones(1, 3))
-    tensor([[0., 1.]])
-    """
+
+def features_of_edges(e: Tensor | None, edges: int, x: Tensor | layers.SparseFeatures) -> Tensor | None:
+    """Features of edges as numbers: kinds of edges, e [E] int64, become one-hot, [E, edges]."""
     check_one_kind(x)
     kinds = edges and isinstance(e, Tensor) and e.ndim == 1 and e.dtype == torch.int64
     return functional.one_hot(e, edges).to(x.dtype) if kinds and e is not None else e

@@ -56,10 +56,6 @@ class Features(Signature):
         kinds: Number of types of nodes: the last inputs are a node's type, one-hot. 0: all are of one.
 
     Errors      also a negative width.
-
-    Example
-        >>> Features(inputs=1433, outputs=7).whole_graph
-        False
     """
 
     edges: int = 0
@@ -69,12 +65,7 @@ class Features(Signature):
     kind = "features of nodes"
 
     def types(self, x: Tensor | SparseFeatures) -> Tensor | None:
-        """The type of each node [N] int64, as its features [N, inputs] have it; None where all are of one.
-
-        >>> import torch
-        >>> Features(inputs=3, outputs=1, kinds=2).types(torch.tensor([[5.0, 0.0, 1.0]]))
-        tensor([1])
-        """
+        """The type of each node [N] int64, as its features [N, inputs] have it; None where all are of one."""
         if not self.kinds:
             return None
         x = x if isinstance(x, Tensor) else x.to_dense()
@@ -90,10 +81,6 @@ class MovingParticles(Features):
         acceleration: Typical change of a velocity from one frame to the next: the scale of a simulator's outputs.
 
     Errors      also inputs or outputs that do not fit the space.
-
-    Example
-        >>> MovingParticles(inputs=7, outputs=3, space=3).known
-        1
     """
 
     space: int = field(kw_only=True)
@@ -125,10 +112,6 @@ class Atoms(Features):
         radius: Distance within which atoms are neighbours.
 
     Errors      also inputs or outputs that do not fit the space; a radius that is not above 0 and finite.
-
-    Example
-        >>> Atoms(inputs=7, outputs=4, space=3, radius=4.5).radius
-        4.5
     """
 
     space: int = field(kw_only=True)
@@ -148,24 +131,14 @@ class Atoms(Features):
 
 @dataclass(frozen=True)
 class Tokens(Signature):
-    """Integers [*, N] below `inputs`, each embedded.
-
-    Example
-        >>> Tokens(inputs=65, outputs=65, length=64).length
-        64
-    """
+    """Integers [*, N] below `inputs`, each embedded."""
 
     kind = "tokens"
 
 
 @dataclass(frozen=True)
 class TokenPairs(Signature):
-    """The tokens of sources and, after them, of targets, on an `EncoderDecoderGraph`; the outputs are the targets'.
-
-    Example
-        >>> TokenPairs(inputs=8000, outputs=8000).length is None
-        True
-    """
+    """The tokens of sources and, after them, of targets, on an `EncoderDecoderGraph`; the outputs are the targets'."""
 
     kind = "pairs of a source and a target"
 
@@ -297,15 +270,7 @@ def language_model(model: nn.Module) -> LanguageModel:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Within it a module is in evaluation mode; afterwards each of its parts is in the mode that it was in.
-
-    >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2).eval())  # a norm that is frozen
-    >>> with evaluating(model):
-    ...     print(model.training)
-    False
-    >>> [part.training for part in model]
-    [True, False]
-    """
+    """Within it a module is in evaluation mode; afterwards each of its parts is in the mode that it was in."""
     with modes_kept(model):
         model.eval()
         yield

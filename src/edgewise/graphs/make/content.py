@@ -28,17 +28,7 @@ T = TypeVar("T")
 
 
 class Held:
-    """The graphs that are chosen by content inside a `with` block: those of the first block, in turn, in later ones.
-
-    Example
-        >>> from edgewise.graphs.make.neighbors import k_nearest_in_members
-        >>> held = Held()
-        >>> for second in (1.0, 4.0):
-        ...     with held:
-        ...         k_nearest_in_members(torch.tensor([[0.0], [second], [5.0]]), torch.tensor([3]), 2).senders.tolist()
-        [0, 1, 0, 1, 1, 2]
-        [0, 1, 0, 1, 1, 2]
-    """
+    """The graphs that are chosen by content inside a `with` block: those of the first block, in turn, in later ones."""
 
     def __init__(self) -> None:
         self._graphs: list[Any] = []
@@ -238,12 +228,7 @@ def laid_out(sizes: Tensor, multiple: int = 1) -> Tensor:
 
 @cached
 def causal_members(graph: Graph) -> Tensor:
-    """Of each member, whether none of its receivers attends to a later position, bool [G]; cached with the graph.
-
-    >>> from edgewise.graphs import causal, complete
-    >>> causal_members(Graph.batch([causal(2), complete(2)])).tolist()
-    [True, False]
-    """
+    """Of each member, whether none of its receivers attends to a later position, bool [G]; cached with the graph."""
     member, ranges = _members(graph)[0], graph.ranges()
     first_i, first_j = (sizes.cumsum(0) - sizes for sizes in (graph.sizes, graph.sender_sizes))
     own = torch.arange(graph.num_receivers, device=graph.device) + graph.offset + (first_j - first_i)[member]

@@ -151,12 +151,6 @@ def hold_out(
 
     Shapes      links [2, M] of each part, as `links_of` has them
     Errors      GraphError where pairs without a link run out
-
-    Example
-        >>> path = Graph.from_edge_index([[0, 1, 2], [1, 2, 3]], num_nodes=4)
-        >>> cut = hold_out(path, *links_of(path).split(1, 1))
-        >>> cut.graph.num_edges, cut.valid.tolist(), cut.test.tolist(), cut.test_none.shape
-        (2, [[1], [2]], [[2], [3]], torch.Size([2, 1]))
     """
     drawn: dict[str, Any] = {"generator": generator, "device": generator.device if generator else "cpu"}
     none = sample_non_links(graph, valid.shape[1] + test.shape[1], generator)

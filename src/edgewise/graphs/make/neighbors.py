@@ -71,9 +71,6 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
     Errors      as `k_nearest`
     Cost        members of one size n <= 1,024: all pairs at once, O(N n (D + log n)); else that of `k_nearest` in each
-
-    >>> k_nearest_in_members(torch.tensor([[0.0], [1.0], [0.1], [9.0]]), torch.tensor([2, 2]), k=2).senders.tolist()
-    [0, 1, 0, 1, 2, 3, 2, 3]
     """
     x = _members(points, sizes)
     if x is None:
@@ -131,9 +128,6 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
     Errors      as `radius_graph`
     Cost        members of one size n <= 1,024: all pairs at once, O(N n D); else that of `radius_graph` in each
-
-    >>> radius_graph_in_members(torch.tensor([[0.0], [1.0], [0.1], [9.0]]), torch.tensor([2, 2]), 2.0).senders.tolist()
-    [1, 0]
     """
     x = _members(points, sizes)
     if x is None:

@@ -40,12 +40,7 @@ class Spectrum:
         return replace(self, vectors=self.vectors[rows], part=self.part[rows])
 
     def projections(self) -> Tensor:
-        """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it does not depend on their choice.
-
-        >>> from edgewise.graphs.patterns import complete
-        >>> component_spectra(complete(3), 3).projections()[0]  # 1/3 of 0; 2/3 of 3/2, which is double
-        tensor([0.3333, 0.6667, 0.6667], dtype=torch.float64)
-        """
+        """Σ_l v_l(i)² over the eigenvectors l of one eigenvalue, [N, k]: unlike v it is one whatever their choice."""
         same = ((self.values[:, :, None] - self.values[:, None]).abs() <= 10 * SAME).double()
         return (self.vectors.square().unsqueeze(-2) @ same[self.part]).squeeze(-2)
 
@@ -162,10 +157,6 @@ def path_edges(graph: Graph, most: int) -> Tensor:
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  where several paths are shortest, one of them; of parallel edges, the first
     Cost        O(Σ n E + most n²) time and O(most Σ n²) memory over the members
-
-    >>> path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)  # edge 0: 0 → 1, edge 1: 1 → 2
-    >>> path_edges(path, most=2).view(3, 3, 2)[2].tolist()  # to 2, from 0, from 1 and from itself
-    [[1, 0], [1, -1], [-1, -1]]
     """
     from scipy.sparse.csgraph import shortest_path
 
@@ -195,10 +186,6 @@ def laplacian_kernel(graph: Graph, beta: float, steps: int = 0) -> Tensor:
     Edge cases  an isolated node has L = 0, so it is 1 to itself and 0 to others
     Cost        O(Σ n³) time and O(Σ n²) memory over the members
     Reference   Smola & Kondor, "Kernels and regularization on graphs", 2003
-
-    >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-    >>> laplacian_kernel(pair, beta=0.5, steps=1).tolist()  # I - (I - A) / 2
-    [0.5, 0.5, 0.5, 0.5]
     """
     kernels = [torch.zeros(0, dtype=torch.float64)]
     for _, sparse in _adjacencies(graph):

@@ -52,10 +52,6 @@ def pairs(graph: Graph) -> Pairs:
 
     Errors      GraphError for a graph whose receivers are not its senders
     Cost        O(Σ n²) time and memory, n the nodes of each member
-
-    >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-    >>> pairs(Graph.batch([arrow, arrow])).graph.num_edges, pairs(arrow).links.tolist()
-    (8, [[0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]])
     """
     graph.require_square("pairs of nodes")
     sizes, nodes = graph.sizes, graph.num_receivers
@@ -78,11 +74,6 @@ def marked_copies(graph: Graph) -> Copies:
 
     Shapes      a member of n nodes: n copies, in the order of the nodes that they mark; Σ n² nodes in all
     Errors      GraphError for a graph whose receivers are not its senders
-
-    >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-    >>> copies = marked_copies(arrow)
-    >>> copies.graph, copies.nodes.tolist(), copies.marks.flatten().tolist()
-    (Graph(4 receivers, 4 senders, 2 edges), [0, 1, 0, 1], [1, 0, 0, 1])
     """
     both = pairs(graph).graph
     root, node = both.receivers, both.senders
@@ -98,13 +89,6 @@ def rooted_copies(graph: Graph, hops: int) -> Copies:
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  parallel edges have a copy each
     Cost        O(Σ_i d_i · (nodes and edges within `hops` of i))
-
-    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
-    >>> copies = rooted_copies(path, 1)
-    >>> copies.graph.sizes.tolist(), copies.nodes.tolist()
-    ([2, 3, 3, 2], [0, 1, 0, 1, 2, 0, 1, 2, 1, 2])
-    >>> copies.marks[:2].tolist()  # the edge from 1 to 0: node 0 is the root, node 1 the neighbour
-    [[0, 0], [1, 1]]
     """
     graph.require_square("copies around a root")
     n = graph.num_receivers

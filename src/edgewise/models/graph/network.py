@@ -5,7 +5,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Natural, OneOf, Settings, Share, chosen, known
+from edgewise.configuration import Count, Natural, OneOf, Settings, Share, chosen
 from edgewise.graphs import Graph
 from edgewise.layers import MLP, NORMS, EdgeUpdate, GraphNetwork, NodeUpdate, WholeUpdate
 from edgewise.models.parts import Activation, Norm, features_of_edges
@@ -73,7 +73,6 @@ class GraphNetworkModel(nn.Module):
         super().__init__()
         self.settings, self.signature = settings, accepted(self, signature, Features, knows=("edges", "whole"))
         width, inputs, edges, whole = settings.width, signature.inputs, self.signature.edges, self.signature.whole
-        known("reduce", settings.reduce, ("sum", "mean"))
         self.encode = _block(settings, edges + 2 * inputs + whole, inputs + width + whole, 2 * width + whole)
         self.blocks = nn.ModuleList(ResidualBlock(settings) for _ in range(settings.depth))
         self.decode = nn.Linear(width, signature.outputs)

@@ -191,14 +191,7 @@ class GraphTransformer(nn.Module):
 
 @cached
 def looped(graph: Graph) -> tuple[Graph, int]:
-    """`graph.add_self_loops()` that knows its edges' order: those of the graph, then the loops that were missing.
-
-    Example
-        >>> arrow = Graph.from_edge_index([[0], [1]], num_nodes=2)
-        >>> with_loops, missing = looped(arrow)
-        >>> with_loops.edge_index().tolist(), with_loops.sort_edges(torch.tensor([5.0, 0.0, 0.0])).tolist()
-        ([[0, 0, 1], [0, 1, 1]], [0.0, 5.0, 0.0])
-    """
+    """`graph.add_self_loops()` that knows its edges' order: those of the graph, then the loops that were missing."""
     alone = torch.ones(graph.num_senders, dtype=torch.bool, device=graph.device)
     alone[graph.senders[graph.senders == graph.receivers]] = False
     loops = alone.nonzero().flatten().expand(2, -1)

@@ -190,12 +190,6 @@ def resized(table: Tensor, length: int, extend: Extension | None) -> Tensor:
     """A table of positions [P, C] with `length` rows: the first ones, or more, interpolated among them or repeated.
 
     Edge cases  interpolated, the first and the last row stay the first and the last
-
-    Example
-        >>> resized(torch.tensor([[0.0], [2.0]]), 3, "interpolated").flatten().tolist()
-        [0.0, 1.0, 2.0]
-        >>> resized(torch.tensor([[0.0], [2.0]]), 3, "repeated").flatten().tolist()
-        [0.0, 2.0, 0.0]
     """
     if length <= len(table):
         return table[:length]
@@ -205,12 +199,7 @@ def resized(table: Tensor, length: int, extend: Extension | None) -> Tensor:
 
 
 def resized_plane(table: Tensor, length: int, extend: Extension | None) -> Tensor:
-    """The same for the rows of a square, one after the other: interpolated in both directions (bicubic), or repeated.
-
-    Example
-        >>> resized_plane(torch.arange(4.0)[:, None], 9, "repeated").flatten().tolist()
-        [0.0, 1.0, 0.0, 2.0, 3.0, 2.0, 0.0, 1.0, 0.0]
-    """
+    """The same for the rows of a square: interpolated in both directions (bicubic), or repeated."""
     old, new = isqrt(len(table)), isqrt(length)
     plane = table.unflatten(0, (old, old))
     if extend == "repeated":

@@ -13,7 +13,7 @@ from edgewise.graphs import Graph
 from edgewise.kernels import dropout
 from edgewise.layers import ACTIVATIONS, NORMS, READOUTS, FeedForward, Learned, MultiHeadAttention, PostNormBlock
 from edgewise.layers.plain.linear import Embedding
-from edgewise.models.parts import Activation, Norm, Readout
+from edgewise.models.parts import Activation, Norm, Readout, draw_weights
 from edgewise.models.signature import Signature, Tokens, accepted, check_readout
 
 
@@ -64,10 +64,6 @@ class MaskedHead(nn.Module):
     Shapes      h [*, N, width], embedding [tokens, width] -> [*, N, tokens]
     Cost        O(N width (width + tokens))
     Reference   Devlin et al., 2019; layout: the library `transformers`
-
-    Example
-        >>> MaskedHead(4, 9, "gelu", "layer")(torch.zeros(2, 4), torch.zeros(9, 4)).shape
-        torch.Size([2, 9])
     """
 
     def __init__(self, width: int, tokens: int, activation: str, norm: str) -> None:
@@ -120,11 +116,7 @@ class BERT(nn.Module):
             self.head = nn.Linear(width, signature.outputs)
         else:
             self.masked = MaskedHead(width, tokens, settings.activation, settings.norm)
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
+        draw_weights(self, partial(nn.init.normal_, std=0.02), nn.Embedding)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         h = self.hidden(graph, x)

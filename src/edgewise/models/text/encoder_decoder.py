@@ -18,7 +18,7 @@ from edgewise.graphs.checks import shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import dropout
 from edgewise.layers.plain.linear import Embedding
-from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS
+from edgewise.models.parts import DECODER_BLOCKS, FEED_FORWARDS, draw_weights
 from edgewise.models.signature import Signature, TokenPairs, Tokens, accepted
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS, Site
 
@@ -103,7 +103,8 @@ class EncoderDecoder(nn.Module):
         last = chosen("norm", block.last, layers.NORMS)
         self.encoder_norm, self.decoder_norm = last(width), last(width)
         self.head = None if settings.tied else nn.Linear(width, signature.outputs, bias=False)
-        self._initialise()
+        nn.init.normal_(self.embed.weight, std=width**-0.5)
+        draw_weights(self, nn.init.xavier_uniform_)
 
     def forward(self, graph: EncoderDecoderGraph, x: Tensor) -> Tensor:
         sources, targets = graph.encoder.num_receivers, graph.decoder.num_receivers
@@ -163,14 +164,6 @@ class EncoderDecoder(nn.Module):
             h = positions(graph, h)
         return dropout(h, self.settings.dropout, self.training)
 
-    def _initialise(self) -> None:
-        nn.init.normal_(self.embed.weight, std=self.settings.width**-0.5)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-
 
 def _check(settings: EncoderDecoderSettings, signature: TokenPairs) -> None:
     if settings.tied and signature.inputs != signature.outputs:
@@ -226,15 +219,7 @@ class BART(EncoderDecoder):
 
 @cached
 def twice(graph: Graph) -> EncoderDecoderGraph:
-    """Each text of a graph as a source and as its own target.
-
-    Example
-        >>> from edgewise.graphs import complete, draw
-        >>> print(draw(twice(Graph.batch([complete(2), complete(1)])).cross))
-        ##.
-        ##.
-        ..#
-    """
+    """Each text of a graph as a source and as its own target."""
     sizes = graph.sizes.tolist()
     if 0 in sizes:
         raise ShapeError(f"text {sizes.index(0)} is empty: a class is told from a text's last token, so it needs one")

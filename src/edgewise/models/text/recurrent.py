@@ -286,12 +286,6 @@ class RecurrentEncoderDecoder(nn.Module):
 
 
 def receivers(graph: Graph, rows: Tensor) -> Graph:
-    """Some receivers of a graph, in that order, with all their senders.
-
-    Example
-        >>> graph = Graph.from_edge_index([[0, 1, 1], [0, 0, 1]], num_nodes=2)
-        >>> receivers(graph, torch.tensor([1, 0, 1])).senders.tolist()
-        [1, 0, 1, 1]
-    """
+    """Some receivers of a graph, in that order, with all their senders."""
     places, edges = edges_of(graph.offsets, rows)
     return Graph.from_edge_index(torch.stack([graph.senders[edges], places]), graph.num_senders, len(rows))

@@ -19,7 +19,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns import fixed_parts, strided_parts
 from edgewise.kernels import dropout
 from edgewise.layers.plain.linear import Embedding
-from edgewise.models.parts import BLOCKS, FEED_FORWARDS
+from edgewise.models.parts import BLOCKS, FEED_FORWARDS, draw_weights
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 from edgewise.models.text.generation import generate
 
@@ -140,11 +140,7 @@ class Transformer(nn.Module):
     generate = generate  # model.generate(tokens, steps, pattern, ...)
 
     def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02)
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                nn.init.zeros_(module.bias)
+        draw_weights(self, partial(nn.init.normal_, std=0.02), nn.Embedding)
         for stage in self.modules():  # 2 * depth of them add up on the residual stream: keep its variance
             if isinstance(stage, layers.MultiHeadAttention | layers.FeedForward | layers.GatedFeedForward):
                 last = stage.output if isinstance(stage, layers.MultiHeadAttention) else stage.down

@@ -95,12 +95,6 @@ def halved(graph: Graph, x: Tensor) -> tuple[Graph, Tensor]:
 
     Shapes      x [*, height·width, |G|, C] -> [*, height·width/4, |G|, C], with the `disc` of the smaller image
     Errors      GraphError for a graph that is no `disc`, or for an odd height or width
-
-    Example
-        >>> import torch
-        >>> graph, x = halved(disc(2, 4), torch.arange(8.0).view(8, 1, 1))
-        >>> graph.num_receivers, x.flatten().tolist()
-        (2, [5.0, 7.0])
     """
     rule = graph.rule
     if not isinstance(rule, Disc) or rule.height % 2 or rule.width % 2:

@@ -1,6 +1,7 @@
 """Swin: a vision transformer on ever coarser images, whose attention stays within squares that shift."""
 
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
 
 from torch import Tensor, nn
@@ -10,7 +11,7 @@ from edgewise.configuration import Count, Settings, Share, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, complete, squares
 from edgewise.kernels import dropout
-from edgewise.models.parts import Norm, Readout
+from edgewise.models.parts import Norm, Readout, draw_weights
 from edgewise.models.signature import Features, Signature, accepted
 
 
@@ -104,11 +105,7 @@ class Swin(nn.Module):
         self.norm = norm(last)
         self.readout = chosen("readout", settings.readout, layers.READOUTS)(last)
         self.head = nn.Linear(last, signature.outputs)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        draw_weights(self, partial(nn.init.trunc_normal_, std=0.02))
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         if not graph.is_complete:
