@@ -36,7 +36,7 @@ from benchmarks.contenders import PEERS, Contender, cora, gpt, ours_on
 from benchmarks.inputs import Differentiated, Epoch, SmallGPT
 from benchmarks.report import lines, markdown, surroundings
 from edgewise.apps.arguments import Parser, whole
-from edgewise.apps.command.listing import columns
+from edgewise.apps.console import columns
 from edgewise.errors import BackendRefusal, ConfigError, EdgewiseError, nearest
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 4e-2}  # of the largest exact entry, or of a loss

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from benchmarks import inputs
 from edgewise.apps.arguments import Parser, whole
-from edgewise.apps.command.listing import columns
+from edgewise.apps.console import columns
 from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.graphs import Graph, causal, complete, radius_graph, window
 from edgewise.kernels import BACKENDS, Additive, Dot, EdgeBias, EdgeVectors, GatedAdditive, RelativeBias, Score

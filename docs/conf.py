@@ -8,7 +8,7 @@ from typing import Any
 from sphinx.util.logging import getLogger
 
 from edgewise import __version__
-from edgewise.apps.command.explore import explore
+from edgewise.apps.explorer.page import explore
 
 sys.path.insert(0, str(Path(__file__).parent))
 

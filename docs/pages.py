@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from docstrings import indexed
 
-from edgewise.apps.systems import SYSTEMS
+from edgewise.apps.recipes import SYSTEMS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "src" / "edgewise"

@@ -3,12 +3,12 @@
 import re
 import shlex
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from apps.markup import Page
 from edgewise.apps.command.main import main
 from edgewise.apps.report import figures
 from edgewise.tasks.core.drawing import Confusion
@@ -28,34 +28,6 @@ NAMES = [
     "\N{RIGHT-TO-LEFT OVERRIDE}gpj.\N{SNOWMAN}",
 ]
 TINY = ["--train.steps", "2", "--evaluation.every", "2", "--train.checkpoints.every", "2", "--model.width", "8"]
-
-
-class Page(HTMLParser):
-    """The tags and attributes of a page, its titles, and what a reader would paste into a shell."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.within: list[str] = []
-        self.titles: list[str] = []
-        self.commands = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attributes}
-        self.within.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.within and self.within.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if "h1" in self.within:
-            self.titles.append(data)
-        elif "pre" in self.within and "details" not in self.within:
-            self.commands += data
 
 
 def check_svg(content: bytes) -> None:
@@ -92,12 +64,8 @@ def test_a_folder_and_a_recipe_of_any_name_come_out_as_text(name: str, plain: Pa
     assert page.tags == plain.tags
     assert page.attributes == plain.attributes
     readable = name.encode(errors="replace").decode()
-    assert "".join(page.titles) == readable
-    assert shlex.split(page.commands.splitlines()[0] if "\n" not in name else page.commands)[:3] == [
-        "edgewise",
-        "evaluate",
-        f"runs/{readable}",
-    ]
+    assert page.texts["h1"] == [readable]
+    assert shlex.split(page.texts["pre"][0])[:3] == ["edgewise", "evaluate", f"runs/{readable}"]
     drawn = list((run / "figures").glob("*.svg"))
     assert drawn
     for path in drawn:

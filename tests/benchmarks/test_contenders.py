@@ -2,16 +2,7 @@ import pytest
 import torch
 
 from benchmarks import inputs
-from benchmarks.contenders import (
-    PEERS,
-    cora,
-    dense,
-    gpt,
-    numba_sampling,
-    ours_on,
-    plain,
-    pyg,
-)
+from benchmarks.contenders import PEERS, cora, dense, gpt, numba_sampling, ours_on, plain, pyg
 from benchmarks.contenders import gather_compiled as gathered
 from edgewise.graphs import causal
 from edgewise.kernels import Dot

@@ -77,7 +77,7 @@ def test_every_module_with_a_boundary_has_a_harness() -> None:
         if "with reading(" in path.read_text(encoding="utf-8")
     ]
     reached_by = {
-        "edgewise.configuration.reading": "read_yaml",
+        "edgewise.configuration.conversion": "read_yaml",
         "edgewise.models.hub.download": "test_download",
         "edgewise.models.hub.pretrained": "from_hugging_face",
         "edgewise.tasks.core.source": "test_cache",

@@ -1,9 +1,10 @@
-"""Recipes: YAML files that name a task, a graph, a model and how to train it; read as data, never as code."""
+"""Recipes, YAML files that name a task, a graph, a model and how to train it, read as data;
+and the systems that work here, from `systems.tsv`: each has its code, its test and its recipe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgewise.configuration import parse_yaml, read_yaml
 from edgewise.errors import ConfigError, nearest
@@ -61,3 +62,20 @@ def checked(name: str, content: Any) -> Recipe:
     if not isinstance(system, list) or not all(isinstance(row, str) for row in system):
         raise ConfigError(f"`system` of the recipe {name!r} must be a list of identifiers such as [B5, G5]")
     return Recipe(name, " ".join(description.split()), tuple(system), content)
+
+
+class System(NamedTuple):
+    """One architecture, method or task: what it computes, where that is written and which recipe runs it.
+
+    `file` is a path below src/edgewise; `recipe` is a name of `edgewise list recipes`.
+    """
+
+    id: str
+    name: str
+    equation: str
+    file: str
+    recipe: str
+
+
+_TABLE = Path(__file__).with_name("systems.tsv").read_text(encoding="utf-8")
+SYSTEMS = tuple(System(*line.split("\t")) for line in _TABLE.splitlines()[1:])

@@ -20,8 +20,8 @@ from edgewise.configuration.conversion import chosen as chosen
 from edgewise.configuration.conversion import convert as convert
 from edgewise.configuration.conversion import known as known
 from edgewise.configuration.conversion import known_options as known_options
+from edgewise.configuration.conversion import parse_yaml as parse_yaml
 from edgewise.configuration.conversion import plain as plain
+from edgewise.configuration.conversion import read_yaml as read_yaml
 from edgewise.configuration.conversion import require as require
 from edgewise.configuration.conversion import typed as typed
-from edgewise.configuration.reading import parse_yaml as parse_yaml
-from edgewise.configuration.reading import read_yaml as read_yaml

@@ -38,10 +38,7 @@ def test_the_ends_of_edges_may_be_chosen(tmp_path: Path, capsys: pytest.CaptureF
         (["check", "s", "--undirected"], "store check takes the folder of a store, and no option of build"),
         (["info", "s", "--features", "int8"], "store info takes the folder of a store, and no option of build"),
         (["check", "nowhere"], "nowhere is no store"),
-        (
-            ["build", "--edges", "e.npy", "--out", "x", "--memory", "much"],
-            "'much' is no size",
-        ),
+        (["build", "--edges", "e.npy", "--out", "x", "--memory", "much"], "'much' is no size"),
         (["mend"], "'mend' is unknown; known are build, info, check"),
     ],
 )

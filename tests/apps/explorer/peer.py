@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise.apps.explorer import page
-from edgewise.apps.explorer.choices import Shape, choices
+from edgewise.apps.explorer.examples import choices, planner
 from edgewise.apps.explorer.weights import exported, pack, read
 from edgewise.graphs import Graph
 
@@ -45,7 +45,7 @@ def all_in_node(jobs: Sequence[tuple[Plain, Sequence[Plain]]]) -> list[list[Plai
 def content_of(model: nn.Module, graph: Graph, features: Tensor, outputs: int) -> Plain:
     """A page's content for a model that no run has trained."""
     data = exported(model, [f"class {k}" for k in range(outputs)])
-    graphs = choices(graph, "its own", Shape(data["heads"], data["width"] // data["heads"]))
+    graphs = choices(graph, "its own", planner(data["heads"], data["width"] // data["heads"]))
     names = [str(k) for k in range(graph.num_receivers)]
     example = {
         "title": "",

@@ -14,7 +14,7 @@ import torch
 
 from apps.explorer.payloads import PAYLOADS
 from apps.explorer.peer import WEB, close, content_of, edited, in_double, random_edits
-from edgewise.apps.explorer.page import Words, contents, demonstration, written
+from edgewise.apps.explorer.page import contents, demonstration, written
 from edgewise.apps.explorer.weights import read
 from edgewise.graphs import Graph
 from edgewise.models import MODELS
@@ -38,7 +38,7 @@ def browser(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def content() -> dict[str, Any]:
-    return contents(demonstration(), Words("One attention, any graph", "Lead.", "Source.", {"i": 8, "j": 32}))
+    return contents(demonstration(), "One attention, any graph", "Lead.", "Source.", {"i": 8, "j": 32})
 
 
 def drive(browser: tuple[str, str], page: Path, *steps: dict[str, Any]) -> dict[str, Any]:

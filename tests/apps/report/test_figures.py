@@ -18,9 +18,11 @@ from edgewise.apps.report import figures, networks
 from edgewise.apps.report.pages import DARK, LIGHT
 from edgewise.graphs import Graph, complete
 from edgewise.tasks.core.drawing import (
+    Animation,
     Confusion,
     Curve,
     Curves,
+    Films,
     Heat,
     HeatMap,
     HeatMaps,
@@ -30,6 +32,7 @@ from edgewise.tasks.core.drawing import (
     Panel,
     Parity,
     Pictures,
+    Strip,
 )
 from recorded import check_recorded, summary
 
@@ -218,3 +221,42 @@ def test_steps_are_whole_and_names_at_the_ends_stay_beside_their_panel() -> None
     low, high = axes.get_ylim()
     places = [text.xy[1] for text in axes.texts]
     assert max(places) == pytest.approx(high) and min(np.diff(places)) == pytest.approx(0.09 * (high - low))
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def shown() -> Films:
+    """8 discs over 33 frames: they rise in one film, and stay where they are in the other."""
+    first = np.random.default_rng(0).random((1, 8, 2))
+    rising = first + np.arange(33)[:, None, None] * np.array([0.0, 0.001])
+    both = [("truth", rising), ("model", first.repeat(33, 0))]
+    return Films(both, np.arange(8) % 4, (1.0, 1.0), 0.05, frame=0.01, slower=12)
+
+
+def test_the_animation_shows_every_disc_where_it_was(shown) -> None:
+    drawn = ElementTree.fromstring(figures.animation(Animation(shown)))  # noqa: S314 (ours)
+    circles = list(drawn.iter(f"{SVG}circle"))
+    assert len(circles) == 16
+    assert drawn.get("viewBox") == f"-1 0 {2 * figures.PANEL + figures.GAP + 2} {figures.PANEL + figures.TOP + 1}"
+    for number, circle in enumerate(circles):
+        across, down = circle.findall(f"{SVG}animate")
+        assert (across.get("attributeName"), down.get("attributeName")) == ("cx", "cy")
+        film = shown.films[number // 8][1][::2, number % 8]
+        left = 0 if number < 8 else figures.PANEL + figures.GAP
+        for animate, places in ((across, left + 300 * film[:, 0]), (down, figures.TOP + 300 * (1 - film[:, 1]))):
+            values = [float(value) for value in animate.get("values").split(";")]
+            assert values == pytest.approx(places.tolist(), abs=0.051)
+            assert animate.get("dur") == f"{len(film) * 2 * 0.01 * 12:.1f}s"
+        assert float(circle.get("r")) == 15
+        assert circle.get("fill") == figures.CLASSES[number % 4]
+        assert circle.get("cy") == down.get("values").split(";")[0]
+
+
+def test_the_strip_shows_both_films_at_five_moments(shown) -> None:
+    axes = figures.strip(Strip(shown)).get_axes()
+    assert [one.get_title(loc="left") for one in axes[:5]] == ["step 0", "step 8", "step 16", "step 24", "step 32"]
+    for one, (name, film) in zip((axes[4], axes[9]), shown.films, strict=True):
+        (discs,) = one.collections
+        np.testing.assert_allclose(discs.get_offsets(), film[-1], err_msg=name)

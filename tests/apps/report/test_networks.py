@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
 
+from edgewise import Graph
 from edgewise.apps.report import figures, networks
+from edgewise.apps.report.figures import svg
+from edgewise.apps.report.networks import alignment, coloured, graph_scores
 from edgewise.graphs import complete
-from edgewise.tasks.core.drawing import Network, Networks
+from edgewise.tasks.core.drawing import Alignment, Coloured, Network, Networks, Scores
 
 
 @pytest.mark.parametrize("edges", [[(0, 1), (1, 2)], [(0, 1)], []])
@@ -33,3 +36,38 @@ def test_wrong_nodes_are_crossed_and_the_centre_is_circled() -> None:
     ring, nodes, crosses = drawn.collections[-3:]
     assert [len(marks.get_offsets()) for marks in (ring, nodes, crosses)] == [1, 3, 2]
     assert len(plain.collections) == len(drawn.collections) - 2
+
+
+PAIR = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
+
+
+def test_a_graph_has_both_colours_and_its_names() -> None:
+    drawn = svg(graph_scores(Scores(PAIR, np.array([1.0, -1.0]), np.array([0.5, -0.5]), ["first", "second"])), "x")
+    assert "first" in drawn and "second" in drawn
+    assert "var(--accent)" in drawn and "var(--warm)" in drawn
+
+
+def test_double_bonds_are_two_lines_and_places_are_kept() -> None:
+    places = np.array([[0.0, 0.0], [1.0, 0.0]])
+    one, two = (
+        svg(graph_scores(Scores(PAIR, None, np.zeros(2), ["C", "O"], places, np.array([n, n]))), "x") for n in (1, 2)
+    )
+    assert two.count("<path") > one.count("<path")
+    figure = graph_scores(Scores(PAIR, None, np.zeros(2), ["C", "O"], places, np.array([2, 2])))
+    lines = [line for drawn in figure.axes[0].collections[:2] for line in drawn.get_segments()]
+    assert sorted(round(float(line[0, 1]), 9) for line in lines) == [-0.006, -0.006, 0.006, 0.006]
+
+
+def test_a_matrix_has_its_labels_and_both_colours() -> None:
+    drawn = svg(alignment(Alignment(np.array([[1.0, -0.5, 0.0]]), ["row"], ["p", "q", "r"])), "x")
+    assert "row" in drawn and "var(--accent)" in drawn and "var(--warm)" in drawn
+
+
+def test_a_text_is_coloured_by_sign_and_strength() -> None:
+    text = coloured(Coloured(["good ", "<b>bad</b>"], np.array([2.0, -1.0]), "words"))
+    assert "var(--accent) 60%" in text and "var(--warm) 30%" in text
+    assert "&lt;b&gt;bad&lt;/b&gt;" in text and "<b>" not in text
+
+
+def test_nothing_is_drawn_of_scores_that_are_all_0() -> None:
+    assert "nan" not in svg(graph_scores(Scores(PAIR, np.zeros(2), np.zeros(2), ["a", "b"])), "x").lower()

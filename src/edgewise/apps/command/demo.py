@@ -1,24 +1,21 @@
 """`edgewise demo`: the same attention layer on text, on images and in a social network; only the graph differs."""
 
 import time
-from collections.abc import Iterator
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import edgewise
 from edgewise import training
 from edgewise.apps import recipes
-from edgewise.apps.command.listing import columns
 from edgewise.apps.command.runs import carry_out
-from edgewise.apps.numbers import shown
+from edgewise.apps.console import columns, shown
 from edgewise.apps.options import configure
 from edgewise.apps.report import pages
-from edgewise.apps.report.pages import Markup, element
-from edgewise.apps.report.report import RunPage, footer
+from edgewise.apps.report.pages import element
+from edgewise.apps.report.report import RunPage
 from edgewise.errors import ConfigError
-from edgewise.files import write_file
 from edgewise.training import Result, load_run, read_metrics
 
 
@@ -37,6 +34,7 @@ PARTS = (
     Part("demo-karate", "karate club", "A social network: each member listens to friends"),
 )
 
+TITLE = "One attention, any graph"
 INTRODUCTION = """One transformer block was trained four times. What differs is who listens to whom: the graph. The
 attention that it learnt is drawn on that graph."""
 
@@ -45,7 +43,8 @@ EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
 
 def demo(run: str | None) -> dict[str, Any]:
     """Train the four runs, print one table and write one page."""
-    place = Path(run) if run else next(p for p in _defaults() if not p.exists())
+    places = chain([Path("runs/demo")], (Path(f"runs/demo-{k}") for k in count(2)))
+    place = Path(run) if run else next(path for path in places if not path.exists())
     if (place / "report.html").exists():
         raise ConfigError(f"{place} already holds a demonstration: name a new folder")
     started = time.perf_counter()
@@ -62,15 +61,16 @@ def demo(run: str | None) -> dict[str, Any]:
             body += made.section(part.title, section.make)
         body.append(element("p", "More in ", link, "."))
     seconds = time.perf_counter() - started
-    write_file(place / "report.html", page(rows, body).encode())
-    print("\n" + columns([dict(zip(rows[0], rows[0], strict=True)), *rows]))
+    numbers = ("nodes", "edges", "value", "seconds")
+    opening = [
+        element("p", INTRODUCTION, class_="lead"),
+        element("p", pages.equation(EQUATION), class_="equation"),
+        pages.table(list(rows[0]), [list(row.values()) for row in rows], numbers),
+    ]
+    pages.write(place / "report.html", TITLE, "demonstration", TITLE, *opening, *body)
+    print("\n" + columns(rows, heads=True))
     print(f"\n{seconds:.0f} s in all; the page: {place / 'report.html'}")
     return {"rows": rows, "seconds": seconds, "report": str(place / "report.html")}
-
-
-def _defaults() -> Iterator[Path]:
-    yield Path("runs/demo")
-    yield from (Path(f"runs/demo-{k}") for k in count(2))
 
 
 def row(part: Part, page: RunPage, result: Result) -> dict[str, str]:
@@ -91,17 +91,3 @@ def row(part: Part, page: RunPage, result: Result) -> dict[str, str]:
         "value": shown(result.metric, result.value),
         "seconds": f"{result.seconds:.1f}",
     }
-
-
-def page(rows: list[dict[str, str]], body: list[Markup]) -> Markup:
-    """The demonstration's page."""
-    heads = list(rows[0])
-    table = pages.table(heads, [list(row.values()) for row in rows], numbers=("nodes", "edges", "value", "seconds"))
-    opening = [
-        element("p", "Edgewise demonstration", class_="eyebrow"),
-        element("h1", "One attention, any graph"),
-        element("p", INTRODUCTION, class_="lead"),
-        element("p", pages.equation(EQUATION), class_="equation"),
-        table,
-    ]
-    return pages.page("One attention, any graph · Edgewise", *opening, *body, footer())

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from edgewise import __version__
-from edgewise.apps.command.listing import columns
+from edgewise.apps.console import columns
 from edgewise.files import cache_path
 from edgewise.kernels import BACKENDS
 from edgewise.kernels.backend import Backend

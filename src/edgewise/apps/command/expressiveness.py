@@ -1,4 +1,4 @@
-"""`edgewise check expressiveness`: which hard pairs of graphs a model tells apart, beside Weisfeiler and Leman."""
+"""`edgewise check`: which hard pairs of graphs a model tells apart, beside Weisfeiler and Leman; or `planted`."""
 
 import copy
 from collections.abc import Sequence
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import configuration
-from edgewise.apps.command.listing import columns
+from edgewise.apps.command import planted
+from edgewise.apps.console import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import options_of
-from edgewise.errors import counted
+from edgewise.errors import ConfigError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.models import Features, model_named
@@ -46,11 +47,20 @@ class Verdict:
 
 
 def check(
-    name: str,
-    options: Sequence[str],
-    pairs: str | None = None,
-    steps: int = 0,
-    relabellings: int = RELABELLINGS,
+    what: str, model: str | None, options: Sequence[str], pairs: str | None, train: int, relabellings: int | None
+) -> dict[str, Any]:
+    """Measure what a model can tell apart, or what explanations find."""
+    if what == "explanations":
+        if model is not None or pairs or train or relabellings:
+            raise ConfigError("check explanations trains models of its own: it takes no MODEL and no option")
+        return planted.check()
+    if model is None:
+        raise ConfigError("check expressiveness needs a MODEL; `edgewise list models` names them")
+    return measure(model, options, pairs, train, relabellings or RELABELLINGS)
+
+
+def measure(
+    name: str, options: Sequence[str], pairs: str | None = None, steps: int = 0, relabellings: int = RELABELLINGS
 ) -> dict[str, Any]:
     """Print what a model tells apart, and what it takes for different and is not."""
     models = [build(name, options, seed) for seed in range(SEEDS)]
@@ -63,8 +73,7 @@ def check(
          name: str(v.model), "false": str(v.false)}
         for v in verdicts
     ]  # fmt: skip
-    heading = {key: key for key in rows[0]}
-    print(columns([heading, *rows]))
+    print(columns(rows, heads=True))
     if pairs is not None and verdicts[0].missed:
         missed = verdicts[0].missed
         more = f" and {len(missed) - LISTED} more" if len(missed) > LISTED else ""

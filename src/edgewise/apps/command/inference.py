@@ -15,8 +15,7 @@ import torch
 from tqdm import tqdm
 
 from edgewise import deployment, training
-from edgewise.apps.command.listing import columns
-from edgewise.apps.numbers import shown
+from edgewise.apps.console import columns, shown
 from edgewise.data.table import ENDINGS
 from edgewise.deployment.exporting import place_of
 from edgewise.errors import ConfigError, DataError, counted
@@ -65,14 +64,12 @@ def in_words(quality: dict[str, Any]) -> Iterator[str]:
     if "targets" in quality:
         return
     if "worst" in quality:
-        head = {"example": "largest errors", "predicted": "predicted", "measured": "measured"}
-        rows = [head, *({name: number_of(value) for name, value in one.items()} for one in quality["worst"])]
-        yield columns(rows)
+        rows = [{name: number_of(value) for name, value in one.items()} for one in quality["worst"]]
+        yield columns([{"largest errors": row.pop("example"), **row} for row in rows], heads=True)
         return
-    head = {name: name for name in ("class", "count", "precision", "recall", "f1")}
     classes = list(quality["classes"].items())
     rows = [{"class": name} | {part: number_of(value) for part, value in one.items()} for name, one in classes[:SHOWN]]
-    yield columns([head, *rows])
+    yield columns(rows, heads=True)
     if len(classes) > SHOWN:
         yield f"and {len(classes) - SHOWN} more classes in {EVALUATION}"
     yield f"expected calibration error {quality['calibration']['error']:.3f}"
@@ -146,14 +143,7 @@ def predict_all(run: str, file: str, out: str, column: str | None, accept: bool,
 
 
 def export(
-    run: str,
-    to: str,
-    out: str | None,
-    cache: bool,
-    native: bool,
-    radius: float | None,
-    accept: bool,
-    data: Moved,
+    run: str, to: str, out: str | None, cache: bool, native: bool, radius: float | None, accept: bool, data: Moved
 ) -> dict[str, Any]:
     """Write a run's best weights as a file for other programs, and say what it reads and returns."""
     exported = deployment.export_run(run, to, out, accept, cache, native, radius, data)
@@ -165,15 +155,7 @@ def export(
     return {"file": str(place), "bytes": place.stat().st_size, "inputs": inputs, "outputs": list(exported.outputs)}
 
 
-def serve(
-    run: str,
-    host: str,
-    port: int,
-    timeout: int,
-    megabytes: int,
-    accept: bool,
-    data: Moved,
-) -> dict[str, Any]:
+def serve(run: str, host: str, port: int, timeout: int, megabytes: int, accept: bool, data: Moved) -> dict[str, Any]:
     """Predict over HTTP until interrupted; print the address first."""
     from edgewise.deployment import serving
 

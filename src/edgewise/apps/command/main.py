@@ -13,7 +13,7 @@ from typing import Any
 from edgewise import __version__
 from edgewise.apps.arguments import Parser
 from edgewise.apps.command.options import COMMANDS, EXAMPLES
-from edgewise.apps.ending import complained, interrupted, succeeded, unread
+from edgewise.apps.console import complained, interrupted, succeeded, unread
 from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.memory import was_short
 

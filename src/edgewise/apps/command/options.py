@@ -358,17 +358,17 @@ COMMANDS = {
         "let a model continue a text, or write new graphs or images", generate, "command.inference:generate"
     ),
     "explain": Command(
-        "show why a run predicts what it predicts, on one page", explain, "command.explanation:explain", EXPLAIN
+        "show why a run predicts what it predicts, on one page", explain, "report.explanations:explain", EXPLAIN
     ),
     "export": Command("write a model as a file that runs without Edgewise", export, "command.inference:export", EXPORT),
     "serve": Command("predict for whoever sends a request, over HTTP", serve, "command.inference:serve", SERVE),
     "explore": Command(
-        "write a page with a model's attention on graphs that you draw", explore, "command.explore:explore", EXPLORE
+        "write a page with a model's attention on graphs that you draw", explore, "explorer.page:explore", EXPLORE
     ),
     "report": Command("put runs side by side on one page", report, "report.compare:compare", REPORT),
     "plan": Command("show which backend would run on a graph, and why", plan, "command.planning:plan", PLAN),
     "check": Command(
-        "measure what a model can tell apart, or what explanations find", check, "command.checking:check", CHECK
+        "measure what a model can tell apart, or what explanations find", check, "command.expressiveness:check", CHECK
     ),
     "store": Command("build, show or check a graph on disk, larger than memory", store, "command.store:store", STORE),
     "doctor": Command("show what is installed and what runs here", nothing, "command.doctor:doctor", DOCTOR),

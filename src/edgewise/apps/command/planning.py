@@ -10,7 +10,7 @@ from torch import nn
 
 import edgewise
 from edgewise import configuration, kernels, layers
-from edgewise.apps.command.listing import columns
+from edgewise.apps.console import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import known, options_of
 from edgewise.errors import ConfigError
@@ -45,9 +45,8 @@ def plan(
     if calibrate:
         measured = {kind: asdict(machine) for kind, machine in machines.calibrate(device).items()}
         print(f"{'this machine' if device == 'cpu' else torch.cuda.get_device_name()}, per second (launch: seconds):")
-        rows = [{"": "", **{kind: kind for kind in measured}}] if len(measured) > 1 else []
-        rows += [{"": name} | {kind: f"{measured[kind][name]:.3g}" for kind in measured} for name in SPEEDS]
-        print(columns(rows))
+        rows = [{"": name} | {kind: f"{speeds[name]:.3g}" for kind, speeds in measured.items()} for name in SPEEDS]
+        print(columns(rows, heads=len(measured) > 1))
         result["machine"] = measured
     if pattern is None:
         if not calibrate:
@@ -61,16 +60,8 @@ def plan(
         known("layer", layer, PLANNED)
     graph, lead, precision = build(pattern, options).to(device), () if batch == 1 else (batch,), getattr(torch, dtype)
     if score is not None:
-        tables = [
-            edgewise.plan(
-                graph,
-                SCORES[score].example(heads, channels),
-                heads=heads,
-                channels=channels,
-                batch=lead,
-                dtype=precision,
-            )
-        ]
+        size: dict[str, Any] = {"heads": heads, "channels": channels, "batch": lead, "dtype": precision}
+        tables = [edgewise.plan(graph, SCORES[score].example(heads, channels), **size)]
     elif layer is not None:
         made, shapes = PLANNED[layer](heads, channels)
         inputs = [torch.randn(*lead, graph.num_receivers, *shape, dtype=precision, device=device) for shape in shapes]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from edgewise.apps.command.listing import columns
+from edgewise.apps.console import columns
 from edgewise.configuration import build
 from edgewise.errors import ExplanationError
 from edgewise.explanations import EXPLANATIONS, Explained, fidelity, scores
@@ -189,13 +189,12 @@ def check() -> dict[str, Any]:
             except ExplanationError:  # without attention
                 continue
         found[case.name] = {"accuracy": case.accuracy} | results
+        title = f"{case.name} ({case.accuracy:.0%} right)"
         rows = [
-            {"method": name, "AUC": f"{r['auc']:.3f}", "fidelity": f"{r['fidelity']:+.0%}", "s": f"{r['seconds']:.3f}"}
+            {title: name, "ROC AUC": f"{r['auc']:.3f}", "fidelity": f"{r['fidelity']:+.0%}", "s": f"{r['seconds']:.3f}"}
             for name, r in results.items()
         ]
-        title = f"{case.name} ({case.accuracy:.0%} right)"
-        heading = {"method": title, "AUC": "ROC AUC", "fidelity": "fidelity", "s": "s"}
-        print(columns([heading, *rows]))
+        print(columns(rows, heads=True))
     print(f"means over {len(SEEDS)} models of each kind and {EXPLAINED} nodes or texts of each")
     print("ROC AUC: of links, both directions together, or of words")
     print("fidelity: area between insertion and deletion above that of random orders, of the output's range")

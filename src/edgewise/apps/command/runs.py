@@ -15,8 +15,7 @@ import yaml
 
 from edgewise import training
 from edgewise.apps import recipes
-from edgewise.apps.command.listing import columns
-from edgewise.apps.numbers import shown
+from edgewise.apps.console import columns, shown
 from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError, counted
 from edgewise.tasks import Task
@@ -26,13 +25,7 @@ from edgewise.training.journal import say
 
 
 def train(
-    recipe: str,
-    sections: Overrides,
-    seeds: int,
-    folds: int | None,
-    run: str | None,
-    print_config: bool,
-    help: bool,
+    recipe: str, sections: Overrides, seeds: int, folds: int | None, run: str | None, print_config: bool, help: bool
 ) -> dict[str, Any]:
     """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
     one_of(seeds, folds)
@@ -223,8 +216,7 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
             }
             for result in results
         ]
-        heading = dict(zip(rows[0], rows[0], strict=True))
-        print("\n" + columns([heading, *rows]))
+        print("\n" + columns(rows, heads=True))
         page = one_page([result.run for result in results])
         print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
     if curve is not None and first_rank():

@@ -11,12 +11,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from edgewise.apps.numbers import shown
+from edgewise.apps.console import shown
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
-from edgewise.apps.report.report import footer
-from edgewise.errors import ConfigError
-from edgewise.files import write_file
+from edgewise.errors import ConfigError, counted
 from edgewise.tasks.core.drawing import Curve, Curves, Panel
 from edgewise.training import Result, finished, read_config, read_metrics
 
@@ -79,8 +77,6 @@ def write_page(folders: Sequence[str], path: Path) -> list[Group]:
     groups = grouped([read(Path(folder)) for folder in folders])
     names = " ".join(shlex.quote(folder) for folder in folders)
     body = [
-        element("p", "Edgewise comparison", class_="eyebrow"),
-        element("h1", f"{len(folders)} runs of {len(groups)} configuration{'s' if len(groups) > 1 else ''}"),
         element("p", READING, class_="lead"),
         element("h2", "Results"),
         *results(groups),
@@ -91,9 +87,10 @@ def write_page(folders: Sequence[str], path: Path) -> list[Group]:
         each(groups),
         element("h2", "Reproduction"),
         element("pre", f"edgewise report compare {names}"),
-        footer(),
     ]
-    write_file(path, pages.page("Comparison · Edgewise", *body).encode(errors="replace"))
+    pages.write(
+        path, "Comparison", "comparison", f"{len(folders)} runs of {counted(len(groups), 'configuration')}", *body
+    )
     return groups
 
 

@@ -1,23 +1,30 @@
-"""One page for one explanation: what is shown, a legend, how to read it, the scores, and how far to trust them."""
+"""`edgewise explain`: why a run's best weights predict what they predict for an input, on one page."""
+
+from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from edgewise import training
+from edgewise.apps.arguments import typed_places
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
-from edgewise.apps.report.report import footer
-from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity
-from edgewise.files import write_file
+from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity, fidelity, scores
+from edgewise.tasks.core.abilities import predicting
 from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
 from edgewise.tasks.core.task import EXAMPLE
+from edgewise.training import Moved
 
 FOLDER = "explanations"
 LISTED = 10  # edges and nodes in the tables
@@ -33,7 +40,7 @@ of random orders (a mean of several) and of the highest degrees show what an ord
 
 
 @dataclass(frozen=True)
-class Explained:
+class Page:
     """All that a page shows.
 
     Symbols     run, request, method = as the command line has them; options = further ones; what = the number in words;
@@ -67,17 +74,22 @@ def default_path(
     return run / FOLDER / f"{'-'.join(parts)}.html"
 
 
-def write(made: Explained, path: Path) -> None:
+def write(made: Page, path: Path) -> None:
     """Write a page, and, where it lies in the run's own folder, the list of these pages that its report links to."""
     from edgewise.apps.report.render import part  # matplotlib is loaded when something is drawn
 
     method = EXPLANATIONS[made.explanation.method]
-    edges = made.explanation.edges
+    edges, error = made.explanation.edges, made.explanation.missed
+    missed = {} if error is None else {"sums miss": f"{error:.1g}"}
+    numbers = {"output": f"{made.value:.4g}", "method": made.explanation.method, **missed}
+    rows = [
+        [one.of, *(f"{order.area:+.3g}" for order in (one.method, one.random, one.degree)), f"{one.margin:+.0%}"]
+        for one in made.fidelities
+    ]
+    head = ["", "area between the curves", "random", "degree", "above random, of the output's range"]
     body = [
-        element("p", "Edgewise explanation", class_="eyebrow"),
-        element("h1", f"Why {made.what}"),
         element("p", f"Input {made.request!r} of {made.run.resolve().name}: {method.meaning}.", class_="lead"),
-        pages.headline(numbers(made)),
+        pages.headline(numbers | {"seconds": f"{made.seconds:.1f}"}),
         element("h2", "What is shown"),
         *(part(content, None) for content in made.drawings),
         element("p", element("b", "Legend. "), SIGNED if method.signed else UNSIGNED),
@@ -89,27 +101,16 @@ def write(made: Explained, path: Path) -> None:
         element("h2", "How far to trust it"),
         element("p", TRUST),
         *(part(trusted(one), None) for one in made.fidelities),
-        *margins(made.fidelities),
+        pages.table(head, rows, head[1:]),
         element("h2", "Reproduction"),
         element("pre", f"edgewise explain {shlex.quote(str(made.run))} {shlex.quote(made.request)} {made.options}"),
-        footer(),
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, pages.page(f"Why {made.what} · Edgewise", *body).encode(errors="replace"))
+    pages.write(path, f"Why {made.what}", "explanation", f"Why {made.what}", *body)
     if path.parent.resolve() == (made.run / FOLDER).resolve():
         write_list(made.run)
 
 
-def numbers(made: Explained) -> dict[str, str]:
-    """The few that matter."""
-    explanation = made.explanation
-    found = {"output": f"{made.value:.4g}", "method": explanation.method}
-    if explanation.missed is not None:
-        found["sums miss"] = f"{explanation.missed:.1g}"
-    return found | {"seconds": f"{made.seconds:.1f}"}
-
-
-def table(made: Explained, scores: Tensor, of_edges: bool) -> Markup:
+def table(made: Page, scores: Tensor, of_edges: bool) -> Markup:
     """The edges or nodes of the largest scores, by their names; those whose score is 0 say nothing."""
     graph = made.explanation.graph
     names = made.names or [str(node) for node in range(max(graph.num_senders, graph.num_receivers))]
@@ -139,30 +140,57 @@ def trusted(fidelity: Fidelity) -> Drawing:
     return Drawing(f"fidelity-{fidelity.of}", Curves(panels), f"The output, as {fidelity.of} are deleted or inserted.")
 
 
-def margins(fidelities: Iterable[Fidelity]) -> list[Markup]:
-    """How much better than random the orders are, in words."""
-    rows = [
-        [one.of, f"{one.method.area:+.3g}", f"{one.random.area:+.3g}", f"{one.degree.area:+.3g}", f"{one.margin:+.0%}"]
-        for one in fidelities
-    ]
-    head = ["", "area between the curves", "random", "degree", "above random, of the output's range"]
-    return [pages.table(head, rows, head[1:])]
-
-
 def write_list(run: Path) -> None:
     """Write the list of a run's explanations, to which its report links."""
-    folder = run / FOLDER
-    folder.mkdir(exist_ok=True)
+    folder, title = run / FOLDER, f"Explanations of {run.resolve().name}"
     written = sorted(path for path in folder.glob("*.html") if path.name != "index.html")
     links = [element("p", element("a", path.stem, href=f"./{path.name}")) for path in written]
     body = [
-        element("p", "Edgewise run", class_="eyebrow"),
-        element("h1", f"Explanations of {run.resolve().name}"),
         *(links or [element("p", "There are none yet.")]),
         element("pre", f"edgewise explain {shlex.quote(str(run))} INPUT"),
         element("p", element("a", "the run's report", href="../report.html")),
-        footer(),
     ]
-    write_file(
-        folder / "index.html", pages.page(f"Explanations of {run.resolve().name}", *body).encode(errors="replace")
-    )
+    pages.write(folder / "index.html", title, "run", title, *body)
+
+
+NAMED = 5  # of the largest scores, in the summary
+
+
+def explain(
+    run: str,
+    input: str,
+    method: str,
+    layer: int | None,
+    head: int | None,
+    target: str | None,
+    out: str | None,
+    accept: bool,
+    data: Moved,
+) -> dict[str, Any]:
+    """Write the page of an explanation; print where it is, and the largest scores."""
+    started = time.perf_counter()
+    loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=data)
+    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, input)
+    explained, shown, what = subject.explained(loaded.model, target)
+    explanation = scores(explained, method, layer, head)
+    with torch.no_grad():
+        value = float(shown(explained.outputs()))
+    of: list[Literal["edges", "nodes"]] = ["nodes"] if explanation.edges is None else ["edges", "nodes"]
+    fidelities = [fidelity(explanation, part, shown) for part in of]
+    drawings = subject.drawings(explanation.edges, explanation.nodes, explained.node)
+    chosen = {"method": method, "layer": layer, "head": head, "target": target}
+    options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
+    options += typed_places(data)
+    path = default_path(Path(run), input, method, target, layer, head) if out is None else Path(out)
+    names = list(subject.names)
+    seconds = time.perf_counter() - started
+    write(Page(Path(run), input, explanation, what, value, names, drawings, fidelities, options, seconds), path)
+    print(f"{what}: {value:.4g}")
+    for part in fidelities:
+        print(f"{part.of}: {part.margin:+.0%} of the output's range above random orders (deletion and insertion)")
+    print(path)
+    best = explanation.nodes.abs().topk(min(NAMED, len(explanation.nodes))).indices.tolist()
+    nodes = [{"node": names[j] if names else j, "score": float(explanation.nodes[j])} for j in best]
+    margins = {part.of: part.margin for part in fidelities}
+    found = {"run": run, "input": input, "what": what, "value": value, "method": method, "page": str(path)}
+    return found | {"nodes": nodes, "fidelity": margins, "seconds": time.perf_counter() - started}

@@ -3,6 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.metadata import version
+from pathlib import Path
+
+import edgewise
+from edgewise.files import write_file
 
 # The page may draw what it carries and nothing else.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -176,3 +181,11 @@ def page(title: str, *body: str) -> Markup:
     return Markup(
         f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body><main>{join(body)}</main></body></html>\n'
     )
+
+
+def write(path: Path, title: str, kind: str, heading: str, *body: str) -> None:
+    """Write a page: what kind it is, its heading, its body, and what made it."""
+    made = f"Made by Edgewise {edgewise.__version__} with matplotlib {version('matplotlib')}."
+    opening = element("p", f"Edgewise {kind}", class_="eyebrow"), element("h1", heading)
+    content = page(f"{title} · Edgewise", *opening, *body, element("footer", made))
+    write_file(path, content.encode(errors="replace"))

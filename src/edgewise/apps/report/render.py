@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from edgewise.apps.report import figures, films, networks, pages, scores
+from edgewise.apps.report import figures, networks, pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.files import write_file
 from edgewise.tasks.core.drawing import (
@@ -30,8 +30,8 @@ from edgewise.tasks.core.drawing import (
 )
 
 FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
-    Alignment: scores.alignment,
-    Animation: films.animation,
+    Alignment: networks.alignment,
+    Animation: figures.animation,
     Confusion: figures.confusion,
     Curves: figures.curves,
     HeatMaps: figures.heat_maps,
@@ -40,8 +40,8 @@ FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
     Network: networks.network,
     Networks: networks.networks,
     Parity: figures.parity,
-    Scores: scores.graph_scores,
-    Strip: films.strip,
+    Scores: networks.graph_scores,
+    Strip: figures.strip,
 }
 
 
@@ -80,7 +80,7 @@ def _passage(passage: Passage, run: Path | None) -> Markup:
 
 
 def _coloured(text: Coloured, run: Path | None) -> Markup:
-    return scores.coloured(text)
+    return networks.coloured(text)
 
 
 PARTS: dict[type, Callable[[Any, Path | None], Markup]] = {

@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,19 @@ import yaml
 import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.arguments import typed_places
-from edgewise.apps.numbers import shown
+from edgewise.apps.console import shown
 from edgewise.apps.options import configure
+from edgewise.apps.recipes import SYSTEMS, System
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
-from edgewise.apps.systems import SYSTEMS, System
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
-from edgewise.files import write_file
-from edgewise.graphs import Graph
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 
 Records = list[dict[str, Any]]
+MARK = "The dotted line marks the weights that were saved: the best on the validation data."
 
 
 def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list[str]:
@@ -38,8 +36,7 @@ def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
         page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run), folder)
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
-        body = [*heading(page), *sections, *reproduction(page), footer()]
-    write_file(run / "report.html", pages.page(f"{page.title} · Edgewise", *body).encode(errors="replace"))
+    pages.write(run / "report.html", page.title, "run", page.title, *heading(page), *sections, *reproduction(page))
     return page.problems
 
 
@@ -47,63 +44,24 @@ class RunPage:
     """A run, and the sections of its page: one that fails becomes a sentence that says so."""
 
     def __init__(self, run: Path, loaded: LoadedRun, records: Records, folder: Moved | None = None) -> None:
-        self.run = run
+        self.run, self.loaded, self.records = run, loaded, records
         self.places = typed_places(folder)  # of its data, after a command on the run
-        self.loaded = loaded
-        self.records = records
         self.problems: list[str] = []
-
-    @property
-    def name(self) -> str:
-        return self.loaded.config.recipe or self.run.resolve().name
-
-    @property
-    def packaged(self) -> recipes.Recipe | None:
-        """The recipe that was trained, if it is one that comes with Edgewise."""
-        return recipes.read(self.name) if self.name in recipes.names() else None
-
-    @property
-    def usual(self) -> RunConfig | None:
-        """What that recipe would have trained."""
-        return configure(self.packaged) if self.packaged else None
-
-    @property
-    def title(self) -> str:
-        """The recipe's name, which stands for its data; of a run on others, theirs too."""
-        return f"{self.name} on {self.loaded.task.name}" if self.elsewhere else self.name
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether the run read other data than its recipe; a folder only says where the same data lie."""
-        if self.usual is None:
-            return False
-        usual, own = named(self.usual.task), named(self.loaded.config.task)
-        return usual | {"folder": None} != own | {"folder": None}
-
-    @property
-    def remade(self) -> bool:
-        """Whether the run's model has other parts than its recipe's."""
-        return self.usual is not None and named(self.usual.model) != named(self.loaded.config.model)
-
-    @property
-    def description(self) -> str:
-        """The recipe's sentence, where it is true of this run; else what was trained on what."""
-        config, recipe = self.loaded.config, self.packaged
-        if recipe and not self.elsewhere and not self.remade:
-            return recipe.description
-        own = f"{config.model.name} on {config.task.name}"
-        return f"{own}, with the other settings of the recipe {self.name}" if recipe else own
-
-    @property
-    def layers(self) -> list[System]:
-        """The layers that the recipe is an example of, where the run has them."""
-        return [] if self.remade else layers_of(self.packaged)
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph that all examples share, if they do."""
-        task = self.loaded.task
-        return task.graph(self.loaded.pattern) if isinstance(task, OneGraphForAll) else None
+        task, config = loaded.task, loaded.config
+        self.graph = task.graph(loaded.pattern) if isinstance(task, OneGraphForAll) else None
+        self.name = self.title = config.recipe or run.resolve().name
+        self.description, self.layers = f"{config.model.name} on {config.task.name}", list[System]()
+        self.packaged = recipes.read(self.name) if self.name in recipes.names() else None
+        if self.packaged is None:
+            return
+        usual = configure(self.packaged)  # a folder only says where the same data lie
+        elsewhere = named(usual.task) | {"folder": None} != named(config.task) | {"folder": None}
+        remade = named(usual.model) != named(config.model)
+        self.title += f" on {task.name}" if elsewhere else ""
+        self.description += f", with the other settings of the recipe {self.name}"
+        if not elsewhere and not remade:
+            self.description = self.packaged.description
+        self.layers = [] if remade else layers_of(self.packaged)
 
     def sections(self) -> list[Section]:
         """How the training went, then what the task shows of it."""
@@ -142,7 +100,7 @@ class RunPage:
 
 
 def heading(page: RunPage) -> list[Markup]:
-    """The title, the sentence that describes the recipe, and the few numbers that matter."""
+    """The sentence that describes the recipe, and the few numbers that matter."""
     config, result, graph = page.loaded.config, finished(page.run), page.graph
     numbers = {}
     if result is not None:
@@ -155,8 +113,6 @@ def heading(page: RunPage) -> list[Markup]:
     if result is not None:
         numbers["seconds"] = f"{result.seconds:.1f}"
     return [
-        element("p", "Edgewise run", class_="eyebrow"),
-        element("h1", page.title),
         element("p", page.description, class_="lead"),
         pages.headline(numbers),
         element("h2", "What was trained"),
@@ -184,11 +140,9 @@ def properties(page: RunPage) -> Markup:
     return pages.properties(rows)
 
 
-def layers_of(recipe: recipes.Recipe | None) -> list[System]:
+def layers_of(recipe: recipes.Recipe) -> list[System]:
     """The layers among the systems that a recipe runs; of several with one id its own, or else the first, of which the
     others are variants."""
-    if recipe is None:
-        return []
     rows = [row for row in SYSTEMS if row.id in recipe.system]
     first = {row.id: row for row in reversed(rows)}
     own = {row.id for row in rows if row.recipe == recipe.name}
@@ -242,9 +196,7 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
     valid = {name: curve("valid", "warm", [r.get("valid", {}).get(name) for r in steps]) for name in scores}
     panels = [Panel(name, train.get(name, []) + curves) for name, curves in valid.items()]
     best = records[-1].get("best_step") if records else None
-    caption = (
-        "" if best is None else "The dotted line marks the weights that were saved: the best on the validation data."
-    )
+    caption = "" if best is None else MARK
     drawn = [panel for panel in panels if panel.curves]
     return [Drawing("curves", Curves(drawn, best), caption)] if drawn else []
 
@@ -302,8 +254,3 @@ def differences(mine: dict[str, Any], usual: dict[str, Any], path: str = "") -> 
                 yield f"{path}{name}", value["name"]
         elif value != before:
             yield f"{path}{name}", as_typed(value)
-
-
-def footer() -> Markup:
-    """What made the page."""
-    return element("footer", f"Made by Edgewise {edgewise.__version__} with matplotlib {version('matplotlib')}.")

@@ -1,9 +1,11 @@
-"""How a command ends: by a code, and by lines on a standard error that may be closed."""
+"""What commands print: numbers and columns for people, and how they end: by a code, and lines on a standard error that
+may be closed."""
 
 import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
@@ -68,3 +70,30 @@ def _discard(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
+
+
+def columns(rows: Sequence[dict[str, str]], heads: bool = False) -> str:
+    """Rows of text in columns as wide as their widest cell, indented by two; `heads`: their keys stand above them."""
+    if not rows:
+        return "  (none)"
+    lines = [[*rows[0]], *(list(row.values()) for row in rows)][not heads :]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  " + "  ".join(f"{cell:<{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def shown(metric: str, value: float) -> str:
+    """A metric's value: a share in percent, BLEU as it is, a loss with four decimals, four digits if small.
+
+    Example:
+        >>> shown("accuracy", 0.8154), shown("accuracy toxic", 0.5), shown("loss", 1.87654), shown("bleu", 34.56)
+        ('81.5 %', '50.0 %', '1.8765', '34.6')
+        >>> shown("rmse", 3.21e-6), shown("loss", 0.0)
+        ('3.21e-06', '0.0000')
+    """
+    if metric == "bleu":
+        return f"{value:.1f}"
+    if metric.split(" ")[0] == "accuracy":
+        return f"{100 * value:.1f} %"
+    return f"{value:.4g}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from edgewise.apps.ending import complained, interrupted, unread
+from edgewise.apps.console import complained, interrupted, unread
 
 
 def test_each_problem_is_a_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
