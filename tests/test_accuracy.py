@@ -11,6 +11,8 @@ import pytest
 
 from edgewise.training.runs import load_run
 
+ROOT = Path(__file__).parent.parent
+pytestmark = [pytest.mark.accuracy, pytest.mark.timeout(3600)]
 FIGURES = [
     # recipe, seeds, least mean test accuracy (or largest validation loss)
     ("cora-gcn", 10, 0.813),
@@ -128,84 +130,52 @@ def signed(result: dict[str, Any]) -> float:
     return -result["mean"] if result["metric"] in ("loss", "mse", "rmse") else result["mean"]
 
 
+def python(*words: str, folder: Path = ROOT) -> str:
+    """What a program prints."""
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def answer(folder: Path, *words: str) -> dict[str, Any]:
+    """What a command of `edgewise` prints at its end."""
+    return json.loads(python("-m", "edgewise", *words, "--json", folder=folder).splitlines()[-1])
+
+
 def trained(folder: Path, words: str) -> dict[str, Any]:
     """What `edgewise train` prints at its end."""
-    command = [sys.executable, "-m", "edgewise", "train", *words.split(), "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer(folder, "train", *words.split())
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("recipe", "options", "bound"), PARTICLES)
 def test_particles_are_forecast_within_their_bound(recipe: str, options: str, bound: float, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "edgewise", "train", recipe, "--machine.threads", "1", *options.split(), "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    result = json.loads(done.stdout.splitlines()[-1])
+    result = trained(tmp_path, f"{recipe} --machine.threads 1 {options}")
     assert (result["recipe"], result["metric"]) == (recipe, "mse")
     assert result["mean"] <= bound, f"{recipe}: {result['mean']:.4f}"
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("before", "after", "seeds"), PRE_TRAINING)
 def test_pre_training_helps_where_labels_are_few(before: str, after: str, seeds: int, tmp_path: Path, data) -> None:
     """The same recipe from the weights of the run before it, which is where it looks for them, and from drawn ones."""
     data(".")
-    results = []
-    for recipe, options in (
-        (before, []),
-        (after, ["--seeds", str(seeds)]),
-        (after, ["--seeds", str(seeds), "--start.run", ""]),
-    ):
-        command = [sys.executable, "-m", "edgewise", "train", recipe, *options, "--json"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        results.append(json.loads(done.stdout.splitlines()[-1]))
-    _, started, drawn = results
+    trained(tmp_path, before)
+    started, drawn = (trained(tmp_path, f"{after} --seeds {seeds}{more}") for more in ("", " --start.run="))
     gain = started["mean"] - drawn["mean"]
     assert (-gain if started["metric"] == "rmse" else gain) > 0, f"{started['mean']:.3f} against {drawn['mean']:.3f}"
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("recipe", "folds", "bound"), FOLDS)
-def test_a_recipe_reaches_its_figure_over_folds(recipe: str, folds: int, bound: float, tmp_path: Path, data) -> None:
-    data(".")
-    result = trained(tmp_path, f"{recipe} --folds {folds} --train.seed {FIRST.get(recipe, 0)}")
-    assert len(result["values"]) == folds
-    mean = signed(result)
-    assert mean >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd']:.4f} over {folds} folds"
-    if recipe == "cora-vgae":
-        last = [(tmp_path / run / "metrics.jsonl").read_text().splitlines()[-1] for run in result["runs"]]
-        assert sum(json.loads(line)["test"]["ap"] for line in last) / folds >= 0.926
-
-
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_hopfield_pooling_tells_musks_over_five_repeats_of_ten_folds(data) -> None:
     data("musk1")
-    command = [sys.executable, "-m", "benchmarks.studies.musk"]
-    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
-    right = re.fullmatch(r"musk-hopfield: test accuracy ([\d.]+)% .*5 repeats.*", done.stdout.splitlines()[-1])
+    last = python("-m", "benchmarks.studies.musk").splitlines()[-1]
+    right = re.fullmatch(r"musk-hopfield: test accuracy ([\d.]+)% .*5 repeats.*", last)
     assert right is not None and float(right[1]) >= 87
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(600)
 def test_simple_baselines_are_those_that_the_bars_name(data) -> None:
     data(".")
-    names = [
-        "mutag-gin",
-        "enzymes-sage",
-        "texas-sage",
-        "karate-kernel",
-        "digits-gru",
-        "clouds-dgcnn",
-        "multi30k-bahdanau",
-    ]
-    command = [sys.executable, "-m", "benchmarks.studies.generalisation.baselines", *names, "shakespeare-gpt-cpu"]
-    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
-    found = {(row[0], row[1]): float(row[2]) for row in re.findall(r"\| (\S+) \| ([^|]+) \| ([\d.]+)", done.stdout)}
+    names = (
+        "mutag-gin enzymes-sage texas-sage karate-kernel digits-gru clouds-dgcnn multi30k-bahdanau shakespeare-gpt-cpu"
+    )
+    printed = python("-m", "benchmarks.studies.generalisation.baselines", *names.split())
+    found = {(row[0], row[1]): float(row[2]) for row in re.findall(r"\| (\S+) \| ([^|]+) \| ([\d.]+)", printed)}
     regression = {"mutag-gin": 0.830, "enzymes-sage": 0.492, "digits-gru": 0.967, "clouds-dgcnn": 0.750}
     for name, figure in regression.items():
         assert found[name, "logistic regression"] == pytest.approx(figure, abs=0.01), name
@@ -216,49 +186,43 @@ def test_simple_baselines_are_those_that_the_bars_name(data) -> None:
     assert found["shakespeare-gpt-cpu", "counts, 4 characters before"] == pytest.approx(1.669, abs=0.001)
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(600)
 def test_random_labels_are_memorised_and_only_true_ones_generalise() -> None:
-    command = [sys.executable, "-m", "benchmarks.studies.generalisation.labels"]
-    done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
-    rows = re.findall(r"\| (true|random) \| ([\d.]+) % ± [\d.]+ % \| ([\d.]+) %", done.stdout)
+    printed = python("-m", "benchmarks.studies.generalisation.labels")
+    rows = re.findall(r"\| (true|random) \| ([\d.]+) % ± [\d.]+ % \| ([\d.]+) %", printed)
     shares = {name: (float(train), float(test)) for name, train, test in rows}
     assert shares["true"][0] == shares["random"][0] == 100
     assert shares["true"][1] >= 98 and shares["random"][1] <= 15
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_one_epoch_for_all_folds_of_mutag_as_the_gin_paper_chooses_it(tmp_path: Path, data) -> None:
     data(".")
-    command = [sys.executable, "-m", "edgewise", "train", "mutag-gin", "--folds", "10", "--task.validate", "false"]
-    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1])["mean_curve"]["mean"] >= 0.88
+    assert trained(tmp_path, "mutag-gin --folds 10 --task.validate false")["mean_curve"]["mean"] >= 0.88
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("recipe", ["communities-transformer", "grids-transformer"])
 def test_graphs_that_are_written_are_five_times_closer_than_random_ones(recipe: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "edgewise", "train", recipe, "--run", str(tmp_path / "run")]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    trained(tmp_path, f"{recipe} --run run")
     scores = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["test"]
     for name in ("degree", "clustering"):
         assert 5 * scores[name] <= scores[f"{name} of random graphs"], name
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("recipe", "seeds", "bound"), FIGURES)
-def test_a_recipe_reaches_its_figure(recipe: str, seeds: int, bound: float, tmp_path: Path, data) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "count", "bound", "repeated"),
+    [(*one, "seeds") for one in FIGURES] + [(*one, "folds") for one in FOLDS],
+)
+def test_a_recipe_reaches_its_figure(
+    recipe: str, count: int, bound: float, repeated: str, tmp_path: Path, data
+) -> None:
     data(".")
-    result = trained(tmp_path, f"{recipe} --seeds {seeds} --train.seed {FIRST.get(recipe, 0)}")
-    assert len(result["values"]) == seeds
-    assert signed(result) >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {seeds} seeds"
+    result = trained(tmp_path, f"{recipe} --{repeated} {count} --train.seed {FIRST.get(recipe, 0)}")
+    assert len(result["values"]) == count
+    assert signed(result) >= bound, f"{recipe}: {result['mean']:.4f} ± {result['sd'] or 0:.4f} over {count} {repeated}"
+    if recipe == "cora-vgae":
+        last = [(tmp_path / run / "metrics.jsonl").read_text().splitlines()[-1] for run in result["runs"]]
+        assert sum(json.loads(line)["test"]["ap"] for line in last) / count >= 0.926
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) -> None:
     """Forces within 5 % of their deviation and those of its energy; 10 ps at each temperature within 1 %."""
     pytest.importorskip("ase")
@@ -268,9 +232,7 @@ def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) 
     from edgewise.training import load_run
     from edgewise.training.calculator import calculator
 
-    command = [sys.executable, "-m", "edgewise", "train", "copper-schnet", "--run", str(tmp_path / "run"), "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout.splitlines()[-1])["mean"] <= 0.05
+    assert trained(tmp_path, "copper-schnet --run run")["mean"] <= 0.05
     loaded = load_run(tmp_path / "run", device="cpu")
     assert isinstance(loaded.task, EnergiesAndForces)
     forces = calculator(loaded)
@@ -282,51 +244,34 @@ def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) 
         assert told.largest <= 0.01 * min(told.kinetic, told.total), f"test:{number}: {told}"
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_on_turned_digits_equivariance_halves_the_error(tmp_path: Path, data) -> None:
     """Both networks have as many weights and steps, and neither saw a turned digit."""
     data(".")
     error, weights = {}, {}
     for recipe in ("mnist-rotated-p4", "mnist-rotated-cnn"):
-        command = [sys.executable, "-m", "edgewise", "train", recipe, "--json"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        result = json.loads(done.stdout.splitlines()[-1])
+        result = trained(tmp_path, recipe)
         error[recipe] = 1 - result["mean"]
-        weights[recipe] = sum(
-            p.numel() for p in load_run(tmp_path / result["runs"][0], device="cpu").model.parameters()
-        )
+        model = load_run(tmp_path / result["runs"][0], device="cpu").model
+        weights[recipe] = sum(weight.numel() for weight in model.parameters())
     assert error["mnist-rotated-p4"] <= error["mnist-rotated-cnn"] / 2
     assert abs(weights["mnist-rotated-p4"] / weights["mnist-rotated-cnn"] - 1) < 0.03
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_a_learned_simulator_is_twenty_times_better_than_going_straight_on(tmp_path: Path) -> None:
     """And what it makes of ten films in 200 steps stays in the box, as they do, and gains no energy."""
-    edgewise = [sys.executable, "-m", "edgewise"]
-
-    def answer(*words: str) -> dict[str, Any]:
-        done = subprocess.run([*edgewise, *words, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
-        return json.loads(done.stdout.splitlines()[-1])
-
-    result = answer("train", "granular-gns", "--run", "run")
+    result = trained(tmp_path, "granular-gns --run run")
     assert result["metric"] == "ratio" and result["mean"] <= 1 / 20
     for film in range(10):
-        told = answer("predict", "run", f"test:{film}")
+        told = answer(tmp_path, "predict", "run", f"test:{film}")
         assert told["steps"] == 200
         assert told["forecast"]["outside_the_walls"] < 0.04  # a radius: every centre is inside
         assert told["forecast"]["energy_last"] < told["forecast"]["energy_first"]
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_message_passing_can_only_guess_skip_links(tmp_path: Path) -> None:
     assert trained(tmp_path, "skip-links-gin")["mean"] == 0.1
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_low_rank_adaptation_keeps_nine_tenths_of_the_gain(tmp_path: Path, data) -> None:
     data("mnist")
     trained(tmp_path, "mnist-vit")
@@ -337,16 +282,12 @@ def test_low_rank_adaptation_keeps_nine_tenths_of_the_gain(tmp_path: Path, data)
     assert low_rank - before >= 0.90 * (all_weights - before)
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_sampled_neighbours_lose_at_most_a_point(tmp_path: Path) -> None:
     sampled = trained(tmp_path, "planted-sage --seeds 3")["mean"]
     whole = trained(tmp_path, "planted-sage --task.fanouts [] --train.steps 300 --run whole")["mean"]
     assert sampled >= whole - 0.01
 
 
-@pytest.mark.accuracy
-@pytest.mark.timeout(3600)
 def test_a_million_nodes_are_trained_on_in_three_gigabytes(tmp_path: Path) -> None:
     """By the peak of the process that trains, which the operating system keeps (in kilobytes on Linux)."""
     program = (
@@ -354,5 +295,4 @@ def test_a_million_nodes_are_trained_on_in_three_gigabytes(tmp_path: Path) -> No
         "main('train planted-sage --task.nodes 1000000 --evaluation.every 600'.split()); "
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert int(done.stdout.splitlines()[-1]) * 1024 <= 3e9
+    assert int(python("-c", program, folder=tmp_path).splitlines()[-1]) * 1024 <= 3e9

@@ -29,9 +29,3 @@ def test_each_command_has_a_function_that_takes_its_options_and_the_help_says_th
         usual = [one for one in parser._actions if one.option_strings and one.default]
         lacking = [one.dest for one in usual if one.default != argparse.SUPPRESS and "(default: " not in one.help]
         assert lacking == [], name
-
-
-def test_what_is_computed_where_an_option_is_left_out_is_called_its_default() -> None:
-    text = " ".join(build_parser()[1]["explain"].format_help().split())
-    assert "(default: the last)" in text and "(default: their mean)" in text
-    assert "(default: 100)" in build_parser()[1]["check"].format_help()

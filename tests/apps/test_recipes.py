@@ -30,11 +30,6 @@ def test_the_largest_recipe_is_read_and_one_byte_more_is_refused() -> None:
         read("exceeds.yaml")
 
 
-def test_a_path_that_cannot_be_one_is_refused() -> None:
-    with pytest.raises(ConfigError, match="not a path"):
-        read("a\0b.yaml")
-
-
 @pytest.mark.parametrize(
     ("word", "hint"),
     [("cora-gnc", "'cora-gcn'"), ("cora_gat", "'cora-gat'"), ("digitsvit", "'digits-vit'"), ("zzz", ""), ("", "")],
