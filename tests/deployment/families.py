@@ -94,19 +94,11 @@ def particles(number: int) -> Call:
     return graph, features(number, graph.num_receivers, 7)
 
 
-def atoms(number: int) -> Call:
+def atoms(number: int, edges: tuple[float, ...] = (0.0, 0.0, 0.0)) -> Call:
+    """Atoms in a cell, which is open along axes of 0."""
     nodes = [7, 12, 1, 5, 30, 2][number]
     draw = torch.Generator().manual_seed(number)
-    x = 4 * torch.rand(nodes, 3, generator=draw)
-    kinds = torch.randint(1, 9, (nodes, 1), generator=draw).float()
-    return radius_graph(x, 2.0), torch.cat([x, torch.zeros(nodes, 3), kinds], -1)
-
-
-def crystal(number: int) -> Call:
-    """Atoms in a cell that is periodic along two axes."""
-    nodes = [7, 12, 1, 5, 30, 2][number]
-    draw = torch.Generator().manual_seed(number)
-    cell = torch.tensor([4.5, 0.0, 5.0])
+    cell = torch.tensor(edges)
     x = 4 * torch.rand(nodes, 3, generator=draw)
     kinds = torch.randint(1, 9, (nodes, 1), generator=draw).float()
     periodic = torch.where(cell > 0, cell, torch.inf)
@@ -142,6 +134,16 @@ def graph_transformer(attention: str | Choice, encoding: str = "none", edges: in
 def transformer(signature: Any, **options: Any) -> nn.Module:
     options = {"width": 8, "depth": 2, "heads": 2} | options
     return models.Transformer(models.TransformerSettings(**options), signature)
+
+
+def potential() -> nn.Module:
+    settings = models.PotentialSettings(width=8, depth=2, gaussians=6)
+    return models.Potential(settings, models.Atoms(7, 4, space=3, radius=2.0))
+
+
+def moved_by(layer: str, width: int) -> nn.Module:
+    settings = models.ParticlesSettings(Choice(layer, {"width": width, "depth": 2}))
+    return models.Particles(settings, models.MovingParticles(7, 3, space=3))
 
 
 TOKENS = models.Tokens(30, 30, length=16)
@@ -260,13 +262,7 @@ FAMILIES: dict[str, Family] = {
     "jumping": Family(partial(gnn, "gcn", depth=3, connection="jumping"), on_nodes),
     "jumping, max": Family(partial(gnn, "gcn", depth=3, connection="jumping-max"), on_nodes),
     "hopfield": Family(partial(gnn, "gcn", readout="hopfield"), partial(on_nodes, make=several)),
-    "egnn": Family(
-        lambda: models.Particles(
-            models.ParticlesSettings(Choice("velocity-egnn", {"width": 8, "depth": 2})),
-            models.MovingParticles(7, 3, space=3),
-        ),
-        particles,
-    ),
+    "egnn": Family(partial(moved_by, "velocity-egnn", 8), particles),
     "egnn, layer": Family(
         lambda: layers.EGNN(4, 8),
         lambda number: (
@@ -275,40 +271,12 @@ FAMILIES: dict[str, Family] = {
         ),
         ("x", "positions"),
     ),
-    "schnet": Family(
-        lambda: models.Potential(
-            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
-        ),
-        atoms,
-    ),
-    "schnet, radius": Family(
-        lambda: models.Potential(
-            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
-        ),
-        atoms,
-        radius=2.0,
-    ),
-    "schnet, periodic, radius": Family(
-        lambda: models.Potential(
-            models.PotentialSettings(width=8, depth=2, gaussians=6), models.Atoms(7, 4, space=3, radius=2.0)
-        ),
-        crystal,
-        radius=2.0,
-    ),
+    "schnet": Family(potential, atoms),
+    "schnet, radius": Family(potential, atoms, radius=2.0),
+    "schnet, periodic, radius": Family(potential, partial(atoms, edges=(4.5, 0.0, 5.0)), radius=2.0),
     "egnn, radius": Family(lambda: layers.EGNN(4, 8), near, ("x", "positions"), radius=1.5),
-    "tfn": Family(
-        lambda: models.Particles(
-            models.ParticlesSettings(Choice("tfn", {"width": 4, "depth": 2})), models.MovingParticles(7, 3, space=3)
-        ),
-        particles,
-    ),
-    "se3": Family(
-        lambda: models.Particles(
-            models.ParticlesSettings(Choice("se3-attention", {"width": 4, "depth": 2})),
-            models.MovingParticles(7, 3, space=3),
-        ),
-        particles,
-    ),
+    "tfn": Family(partial(moved_by, "tfn", 4), particles),
+    "se3": Family(partial(moved_by, "se3-attention", 4), particles),
     "simulator": Family(
         lambda: models.Simulator(
             models.SimulatorSettings(width=8, depth=2, gaussians=4), models.MovingParticles(7, 2, space=2)

@@ -21,7 +21,7 @@ from edgewise.models.graph.transformer import looped
 def traced(graph: Graph) -> TracedGraph:
     nodes = graph.num_receivers, graph.num_senders
     sizes = graph.sizes if len(graph.sizes) > 1 else None
-    return TracedGraph.of_edges(graph.senders, graph.receivers, nodes, FORMS, sizes)
+    return TracedGraph.of_edges(graph.senders, graph.receivers, nodes, sizes)
 
 
 GRAPHS = [random_graph(number) for number in range(6)] + [several(number) for number in range(6)]

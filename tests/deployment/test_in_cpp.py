@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from deployment.families import FAMILIES
-from deployment.test_exporting import OTHERS
+from deployment.test_exporting import OTHERS, save_call
 from edgewise.deployment import export
 
 ROOT = Path(__file__).parents[2]
@@ -53,12 +53,7 @@ def of_family(name: str, folder: Path, **options: bool) -> tuple[Path, list[Path
     torch.manual_seed(0)
     made = export(family.model().eval(), family.call(0), "aoti", file, names=family.names, **options)
     calls = [folder / f"{name}.aoti.pt2.npz"]
-    for number in OTHERS:
-        given, expected = made.call(*family.call(number))
-        arrays = {key: value.detach().numpy() for key, value in given.items()}
-        arrays |= {f"expected_{key}": value.detach().numpy() for key, value in expected.items()}
-        calls.append(folder / f"{name}.call{number}.npz")
-        np.savez(calls[-1], **arrays)
+    calls += [save_call(folder / f"{name}.call{number}.npz", made, family.call(number)) for number in OTHERS]
     return file, calls
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import edgewise
 from deployment.families import FAMILIES, on_nodes, random_graph
-from deployment.test_exporting import OTHERS, RUN
+from deployment.test_exporting import OTHERS, RUN, save_call
 from deployment.test_in_cpp import CMAKE, build, differs, ran
 from edgewise import native
 from edgewise.deployment import export
@@ -149,11 +149,8 @@ def test_a_compiled_file_runs_without_edgewise_in_cpp_and_in_python(tmp_path: Pa
         assert (tmp_path / OPERATORS).exists() and (tmp_path / KERNELS).exists()
         assert differs(program, file, tmp_path / "model.aoti.pt2.npz") <= 1e-5
         for number in OTHERS:
-            given, expected = made.call(*family.call(number))
-            arrays = {key: value.detach().numpy() for key, value in given.items()}
-            arrays |= {f"expected_{key}": value.detach().numpy() for key, value in expected.items()}
-            np.savez(tmp_path / "call.npz", **arrays)
-            assert differs(program, file, tmp_path / "call.npz") <= 1e-5
+            call = save_call(tmp_path / "call.npz", made, family.call(number))
+            assert differs(program, file, call) <= 1e-5
     alone = RUN[: RUN.index("import numpy")] + "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     command = [sys.executable, "-c", alone, "model.aoti.pt2.py"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.startswith("y (")

@@ -159,15 +159,3 @@ def test_inputs_are_read_in_whatever_way_their_file_is_written(encoding: str, tm
     plain = tmp_path / "a.txt"
     plain.write_text("\n".join(texts), encoding=encoding)
     assert [text for _, text in read_inputs(plain)] == texts
-
-
-def test_commas_in_a_tsv_file_with_one_column_are_its_inputs_own(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("input\nGood, really\nBad\n", encoding="utf-8")
-    assert [text for _, text in read_inputs(tmp_path / "a.tsv", None)] == ["Good, really", "Bad"]
-
-
-def test_a_column_whose_name_is_there_twice_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "inputs.csv"
-    file.write_text("input,input,a,a\n1,2,3,4\n")
-    with pytest.raises(DataError, match="more than one column is called 'input': each name once"):
-        list(read_inputs(file))

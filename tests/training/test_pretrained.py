@@ -37,9 +37,8 @@ def configured(recipe, **options):
     return configure(written, [(name.replace("__", "."), str(value)) for name, value in options.items()])
 
 
-@pytest.mark.parametrize("kind", ["mistral"])
-def test_a_language_model_goes_on_with_its_own_tokens_and_weights(kind, tmp_path):
-    peer = gpt2() if kind == "gpt2" else decoder("Mistral", sliding_window=4)
+def test_a_language_model_goes_on_with_its_own_tokens_and_weights(tmp_path):
+    peer = decoder("Mistral", sliding_window=4)
     peer.save_pretrained(tmp_path / "hub")
     ends = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     made = write_tokenizer(tmp_path / "hub", [TEXT], ends)
@@ -58,7 +57,7 @@ def test_a_language_model_goes_on_with_its_own_tokens_and_weights(kind, tmp_path
     training.begin(model, config)
     ids = torch.tensor([made.encode(TEXT[: len("the graph says who attends to whom.")]).ids])
     assert torch.equal(task.encode(TEXT[: len("the graph says who attends to whom.")])[None], ids)
-    assert config.graph.name == ("causal" if kind == "gpt2" else "window")
+    assert config.graph.name == "window"
     found = model.eval()(task.graph(config.graph, ids.shape[1]), ids)
     assert (found - peer(ids).logits).abs().max() < 1e-4
 

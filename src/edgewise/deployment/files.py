@@ -24,45 +24,9 @@ OPSET = 23  # the first with the operator Attention
 KEY = "edgewise"  # of the metadata
 Example = tuple[Mapping[str, Tensor], Mapping[str, Tensor]]  # inputs and outputs of a call
 
-ONNX_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
-import json, sys
-import numpy, onnxruntime
-{lines}
-file = __file__.removesuffix(".py")
-session = onnxruntime.InferenceSession(file)
-arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
-outputs = session.run(None, {{one.name: arrays[one.name] for one in session.get_inputs()}})
-about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
-for name, values in zip(about["outputs"], outputs):
-    print(name, values.shape, values.reshape(-1)[:5], about["preprocessing"])
-'''
-PT2_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
-import json, sys
-import numpy, torch
-{operators}{lines}
-file, files = __file__.removesuffix(".py"), {{"edgewise.json": ""}}
-program = torch.export.load(file, extra_files=files)
-about, arrays = json.loads(files["edgewise.json"]), {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
-outputs = program.module()(**{{name: torch.from_numpy(arrays[name]) for name in about["inputs"]}})
-for name, values in outputs.items():
-    print(name, tuple(values.shape), values.detach().flatten()[:5].tolist(), about["preprocessing"])
-'''
-AOTI_SCRIPT = '''"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""
-import json, os, sys
-import numpy, torch._inductor
-{operators}{lines}
-os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"  # or it reads arrays of another type or order as if they were right
-file = __file__.removesuffix(".py")
-program = torch._inductor.aoti_load_package(file)
-about = json.loads(program.get_metadata()["edgewise"])
-arrays = {load}(sys.argv[1] if len(sys.argv) > 1 else f"{{file}}.npz")
-given = {{name: numpy.ascontiguousarray(arrays[name]) for name in about["inputs"]}}
-outputs = program(**{{name: torch.from_numpy(array) for name, array in given.items()}})
-for name, values in outputs.items():
-    print(name, tuple(values.shape), values.flatten()[:5].tolist(), about["preprocessing"])
-'''
-ONNX_STEP = """
-import json, sys
+# The beginning of a script by format: `call` computes arrays by name of arrays by name.
+CALLS = {
+    "onnx": """import json, sys
 import numpy, onnxruntime
 
 file = __file__.removesuffix(".py")
@@ -70,51 +34,70 @@ session = onnxruntime.InferenceSession(file)
 about = json.loads(session.get_modelmeta().custom_metadata_map["edgewise"])
 
 
-def step(given):
-    return dict(zip(about["outputs"], session.run(None, given)))
-"""
-PT2_STEP = """
-import json, sys
+def call(given):
+    reads = {one.name: given[one.name] for one in session.get_inputs()}
+    return dict(zip(about["outputs"], session.run(None, reads)))
+""",
+    "pt2": """import json, sys
 import numpy, torch
-{operators}
-file, files = __file__.removesuffix(".py"), {{"edgewise.json": ""}}
+OPERATORS
+file, files = __file__.removesuffix(".py"), {"edgewise.json": ""}
 program = torch.export.load(file, extra_files=files).module()
 about = json.loads(files["edgewise.json"])
 
 
 @torch.no_grad()
-def step(given):
-    outputs = program(**{{name: torch.from_numpy(array) for name, array in given.items()}})
-    return {{name: tensor.numpy() for name, tensor in outputs.items()}}
+def call(given):
+    outputs = program(**{name: torch.from_numpy(given[name]) for name in about["inputs"]})
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+""",
+    "aoti": """import json, os, sys
+import numpy, torch._inductor
+OPERATORS
+os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = "1"  # or it reads arrays of another type or order as if they were right
+file = __file__.removesuffix(".py")
+program = torch._inductor.aoti_load_package(file)
+about = json.loads(program.get_metadata()["edgewise"])
+
+
+def call(given):
+    outputs = program(**{name: torch.from_numpy(numpy.ascontiguousarray(given[name])) for name in about["inputs"]})
+    return {name: tensor.numpy() for name, tensor in outputs.items()}
+""",
+}
+RUN = """
+
+arrays = LOAD(sys.argv[1] if len(sys.argv) > 1 else f"{file}.npz")
+for name, values in call(arrays).items():
+    print(name, values.shape, values.reshape(-1)[:5].tolist(), about["preprocessing"])
 """
-GREEDY_SCRIPT = '''"""Continues tokens by the likeliest: python SCRIPT [STEPS] [INPUTS.npz]"""{step}
+CONTINUE = """
 
 def nothing():  # the keys and values of no tokens
-    blocks = {{name: shape for name, shape in about["inputs"].items() if name != "tokens"}}
-    sizes = {{"B": len(tokens), "P": 0}}
-    return {{name: numpy.zeros([sizes.get(n, n) for n in shape], about["dtype"]) for name, shape in blocks.items()}}
+    blocks = {name: shape for name, shape in about["inputs"].items() if name != "tokens"}
+    sizes = {"B": len(tokens), "P": 0}
+    return {name: numpy.zeros([sizes.get(n, n) for n in shape], about["dtype"]) for name, shape in blocks.items()}
 
 
 steps, length = int(sys.argv[1]) if len(sys.argv) > 1 else 16, about["length"]
-tokens = numpy.load(sys.argv[2] if len(sys.argv) > 2 else f"{{file}}.npz")["tokens"]
+tokens = numpy.load(sys.argv[2] if len(sys.argv) > 2 else f"{file}.npz")["tokens"]
 visible, past = tokens, nothing()
 for _ in range(steps):
     if length is not None and visible.shape[1] > length:  # drop the older half
         visible, past = visible[:, -max(1, length // 2) :], nothing()
-    outputs = step({{"tokens": visible[:, past["past_keys_0"].shape[2] :], **past}})
-    past = {{f"past_{{name}}": array for name, array in outputs.items() if name != "y"}}
+    outputs = call({"tokens": visible[:, past["past_keys_0"].shape[2] :], **past})
+    past = {f"past_{name}": array for name, array in outputs.items() if name != "y"}
     token = outputs["y"][:, -1:].argmax(-1)
     visible, tokens = numpy.concatenate([visible, token], 1), numpy.concatenate([tokens, token], 1)
 print(json.dumps(tokens.tolist()))
-'''
+"""
 NATIVE = {
     "pt2": "import edgewise.kernels  # the native operators\n",
-    "aoti": """import os.path
-torch.ops.load_library(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libedgewise_operators.so"))
+    "aoti": """operators = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libedgewise_operators.so")
+torch.ops.load_library(operators)
 """,
 }
-STEPS = {"onnx": ONNX_STEP, "pt2": PT2_STEP}
-SCRIPTS = {"onnx": ONNX_SCRIPT, "pt2": PT2_SCRIPT, "aoti": AOTI_SCRIPT}
+STEPS = ("onnx", "pt2")  # formats in which a decoding step is written
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
     "pt2": "PyTorch alone (`torch.export.load`)",
@@ -304,10 +287,11 @@ def script_of(to: str, cache: bool, lines: str = "", native: bool = False) -> st
 
     Symbols     lines = what computes inputs that follow from others; native = it loads the native operators first
     """
-    script = GREEDY_SCRIPT.replace("{step}", STEPS[to]) if cache else SCRIPTS[to]
-    reads = {"lines": f"\n\n{lines}\n" if lines else "", "load": "completed" if lines else "numpy.load"}
-    reads["operators"] = NATIVE[to] if native else ""
-    return script.format(**reads)
+    begins = CALLS[to].replace("OPERATORS\n", NATIVE[to] if native else "")
+    if cache:
+        return f'"""Continues tokens by the likeliest: python SCRIPT [STEPS] [INPUTS.npz]"""\n{begins}{CONTINUE}'
+    runs = f"\n\n{lines}{RUN}".replace("LOAD", "completed") if lines else RUN.replace("LOAD", "numpy.load")
+    return f'"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""\n{begins}{runs}'
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, completed: bool = False) -> str:

@@ -7,7 +7,7 @@ is computed of it by standard operators, in place of solvers, sorting and loops 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -23,7 +23,6 @@ from edgewise.graphs.rule import Both, Causal, Complete, Either, Itself, Rule
 from edgewise.layers.graph.graph_attention import SMALLEST
 
 T = TypeVar("T")
-Forms = Mapping[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +68,10 @@ def places_in(sizes: Tensor, member: Tensor) -> Tensor:
 
 
 class TracedGraph(Graph):
-    """A graph of which an exporter sees tensors alone: in place of what is computed of it elsewhere stand `forms`.
+    """A graph of which an exporter sees tensors alone: in place of what is computed of it elsewhere stand `FORMS`.
 
-    Symbols     forms = by a cached function's name, what computes the same by standard operators
     Edge cases  edges are in the caller's order: `sort_edges` changes nothing; a rule lists its edges by receiver
     """
-
-    forms: Forms
 
     @classmethod
     def of_edges(
@@ -83,13 +79,12 @@ class TracedGraph(Graph):
         senders: Tensor,
         receivers: Tensor,
         nodes: tuple[int, int],
-        forms: Forms,
         sizes: Tensor | None = None,
         is_square: bool = True,
     ) -> Self:
         """The graph of edges from senders [E] to receivers [E]; nodes = the numbers of receivers and of senders."""
-        parts: dict[str, Any] = {"senders": senders, "receivers": receivers, "num_edges": senders.shape[0]}
-        return cls._traced(nodes, senders.device, forms, sizes, is_square, **parts)
+        ends = {"senders": senders, "receivers": receivers, "num_edges": senders.shape[0]}
+        return cls._traced(nodes, senders.device, sizes, is_square, rule=None, offset=0, **ends)
 
     @classmethod
     def of_rule(
@@ -97,40 +92,23 @@ class TracedGraph(Graph):
         rule: Rule,
         nodes: tuple[int, int],
         device: torch.device,
-        forms: Forms,
         sizes: Tensor | None = None,
         is_square: bool = True,
         offset: int = 0,
     ) -> Self:
         """The graph of a rule; nodes = the numbers of receivers and of senders; offset = the first receiver's place."""
-        return cls._traced(nodes, device, forms, sizes, is_square, offset, rule=rule)
+        return cls._traced(nodes, device, sizes, is_square, rule=rule, offset=offset)
 
     @classmethod
     def _traced(
-        cls,
-        nodes: tuple[int, int],
-        device: torch.device,
-        forms: Forms,
-        sizes: Tensor | None,
-        is_square: bool,
-        offset: int = 0,
-        rule: Rule | None = None,
-        **parts: Any,
+        cls, nodes: tuple[int, int], device: torch.device, sizes: Tensor | None, is_square: bool, **fields: Any
     ) -> Self:
         graph = cls.__new__(cls)
-        one = torch.full((1,), nodes[0], dtype=torch.int64, device=device)
-        fields = {"num_receivers": nodes[0], "num_senders": nodes[1], "offset": offset, "device": device, "rule": rule}
-        fields |= {"is_complete": isinstance(rule, Complete), "is_square": is_square, "_order": None, "forms": forms}
-        graph.__dict__.update(
-            fields, **parts, sizes=one if sizes is None else sizes, _definition=(), _memo={}, _versions=[]
-        )
+        sizes = torch.full((1,), nodes[0], dtype=torch.int64, device=device) if sizes is None else sizes
+        fields |= {"num_receivers": nodes[0], "num_senders": nodes[1], "device": device, "sizes": sizes}
+        fields |= {"is_complete": isinstance(fields["rule"], Complete), "is_square": is_square, "_order": None}
+        graph.__dict__.update(fields, _definition=(), _memo={}, _versions=[])
         return graph
-
-    def another(
-        self, senders: Tensor, receivers: Tensor, nodes: tuple[int, int], sizes: Tensor | None, is_square: bool
-    ) -> Self:
-        """A graph of other edges, in the same program."""
-        return self.of_edges(senders, receivers, nodes, self.forms, sizes, is_square)
 
     @property
     def is_single(self) -> bool:
@@ -140,7 +118,7 @@ class TracedGraph(Graph):
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         if key not in self._memo:
             name, *arguments = cast(tuple[str, ...], key)
-            self._memo[key] = self.forms[name](self, *arguments) if name in self.forms else build()
+            self._memo[key] = FORMS[name](self, *arguments) if name in FORMS else build()
         return cast(T, self._memo[key])
 
     # What `derived` would compute of ranges, of sorted edges or of numbers: here of edges as they are.
@@ -208,22 +186,22 @@ class TracedGraph(Graph):
         nodes, sizes = (self.num_senders, self.num_senders), None if self.is_single else self.sizes
         if self.rule is not None:
             rule = self.rule if self.is_complete else Either(self.rule, Itself())
-            return self.of_rule(rule, nodes, self.device, self.forms, sizes)
+            return self.of_rule(rule, nodes, self.device, sizes)
         missing = without_loop(self)
         ends = torch.cat([self.senders, missing]), torch.cat([self.receivers, missing])
-        return self.another(*ends, nodes, sizes, True)
+        return self.of_edges(*ends, nodes, sizes, True)
 
     def transpose(self) -> tuple[Self, Tensor]:
         order = torch.arange(self.num_edges, device=self.device)
-        return self.another(self.receivers, self.senders, (self.num_senders, self.num_receivers), None, False), order
+        return self.of_edges(self.receivers, self.senders, (self.num_senders, self.num_receivers), None, False), order
 
     def membership(self) -> Self:
         nodes, device = self.num_receivers, self.device
         if self.is_single:
-            return self.of_rule(Complete(), (1, nodes), device, self.forms, is_square=False)
+            return self.of_rule(Complete(), (1, nodes), device, is_square=False)
         member = members_of(self.sizes, nodes)
         graphs = self.sizes.shape[0]
-        return self.another(torch.arange(nodes, device=device), member, (graphs, nodes), None, False)
+        return self.of_edges(torch.arange(nodes, device=device), member, (graphs, nodes), None, False)
 
 
 def without_loop(graph: TracedGraph) -> Tensor:
@@ -247,10 +225,10 @@ def all_pairs(graph: TracedGraph, inside: Rule | None = None) -> TracedGraph:
     """All nodes of each member, which attend to one another, or by a rule to some of them."""
     nodes = graph.num_receivers, graph.num_senders
     if graph.is_single:
-        return TracedGraph.of_rule(inside or Complete(), nodes, graph.device, graph.forms)
+        return TracedGraph.of_rule(inside or Complete(), nodes, graph.device)
     member = members_of(graph.sizes, graph.num_receivers)
     places = None if inside is None else (places_in(graph.sizes, member),) * 2
-    return TracedGraph.of_rule(Members(member, member, inside, places), nodes, graph.device, graph.forms, graph.sizes)
+    return TracedGraph.of_rule(Members(member, member, inside, places), nodes, graph.device, graph.sizes)
 
 
 def joined(encoder: TracedGraph, decoder: TracedGraph, cross: TracedGraph) -> EncoderDecoderGraph:
@@ -275,7 +253,7 @@ def within(graph: TracedGraph, parts: Callable[[int], tuple[Graph, ...]]) -> tup
         return tuple(all_pairs(graph, rule) for rule in rules)
     nodes, square = (graph.num_receivers, graph.num_senders), graph.is_square
     both = [rule if graph.is_complete or rule is None else Both(graph.rule, rule) for rule in rules]
-    place = graph.device, graph.forms, None, square, graph.offset
+    place = graph.device, None, square, graph.offset
     return tuple(TracedGraph.of_rule(rule or Complete(), nodes, *place) for rule in both)
 
 
@@ -317,7 +295,7 @@ def looped(graph: TracedGraph) -> tuple[TracedGraph, int]:
     missing = without_loop(graph)
     ends = torch.cat([graph.senders, missing]), torch.cat([graph.receivers, missing])
     nodes = graph.num_receivers, graph.num_senders
-    return graph.another(*ends, nodes, None if graph.is_single else graph.sizes, True), missing.shape[0]
+    return TracedGraph.of_edges(*ends, nodes, None if graph.is_single else graph.sizes, True), missing.shape[0]
 
 
 def graph_of_clusters(graph: TracedGraph, clusters: int) -> TracedGraph:
@@ -325,10 +303,10 @@ def graph_of_clusters(graph: TracedGraph, clusters: int) -> TracedGraph:
     members = graph.sizes.shape[0]
     nodes = members * clusters
     if graph.is_single:
-        return TracedGraph.of_rule(Complete(), (nodes, nodes), graph.device, graph.forms)
+        return TracedGraph.of_rule(Complete(), (nodes, nodes), graph.device)
     member = torch.arange(nodes, device=graph.device) // clusters
     sizes = torch.full((members,), clusters, dtype=torch.int64, device=graph.device)
-    return TracedGraph.of_rule(Members(member, member), (nodes, nodes), graph.device, graph.forms, sizes)
+    return TracedGraph.of_rule(Members(member, member), (nodes, nodes), graph.device, sizes)
 
 
 def edges_as_senders(graph: TracedGraph, times: int = 1) -> TracedGraph:
@@ -336,19 +314,19 @@ def edges_as_senders(graph: TracedGraph, times: int = 1) -> TracedGraph:
     if times > 1:
         raise ExportError("it reads the edges of receivers that stand there several times")
     edges = torch.arange(graph.num_edges, device=graph.device)
-    return graph.another(edges, graph.receivers, (graph.num_receivers, graph.num_edges), None, False)
+    return TracedGraph.of_edges(edges, graph.receivers, (graph.num_receivers, graph.num_edges), None, False)
 
 
 def one_more(graph: TracedGraph) -> TracedGraph:
     """The complete graph of one node more."""
     nodes = graph.num_receivers + 1
-    return TracedGraph.of_rule(Complete(), (nodes, nodes), graph.device, graph.forms)
+    return TracedGraph.of_rule(Complete(), (nodes, nodes), graph.device)
 
 
 def lookup(graph: TracedGraph, memories: int) -> TracedGraph:
     """The graph in which every node attends to every memory."""
     nodes = graph.num_receivers, memories
-    return TracedGraph.of_rule(Complete(), nodes, graph.device, graph.forms, is_square=False)
+    return TracedGraph.of_rule(Complete(), nodes, graph.device, is_square=False)
 
 
 def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = True) -> TracedGraph:
@@ -366,7 +344,7 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     distance, nearest = apart.sort(stable=True, dim=-1)
     receivers, rank = ((distance < torch.inf) & (i < k)).nonzero().unbind(1)
     senders = nearest.flatten().index_select(0, receivers * n + rank)
-    return TracedGraph.of_edges(senders, receivers, (n, n), FORMS, sizes)
+    return TracedGraph.of_edges(senders, receivers, (n, n), sizes)
 
 
 def edges_within(points: Tensor, sizes: Tensor | None, radius: float, cell: Tensor | None) -> Tensor:
@@ -414,7 +392,7 @@ def kernel_pairs(graph: TracedGraph, beta: float, steps: int) -> tuple[TracedGra
     for _ in range(halvings):
         kernel = kernel @ kernel
     receivers, senders = (kernel > SMALLEST).nonzero().unbind(1)
-    near = graph.another(senders, receivers, (n, n), None if graph.is_single else graph.sizes, True)
+    near = TracedGraph.of_edges(senders, receivers, (n, n), None if graph.is_single else graph.sizes, True)
     return near, kernel.flatten().index_select(0, receivers * n + senders).log().unsqueeze(-1)
 
 

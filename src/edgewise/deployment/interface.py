@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import Parameter, Signature
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.deployment.graph import FORMS, TracedGraph, all_pairs, edges_within, joined
+from edgewise.deployment.graph import TracedGraph, all_pairs, edges_within, joined
 from edgewise.deployment.precomputed import PRECOMPUTED, precomputed_by
 from edgewise.errors import ExportError, a_kind
 from edgewise.graphs import EncoderDecoderGraph, Graph
@@ -62,31 +61,8 @@ class Exportable(nn.Module):
         self.precomputed: tuple[tuple[str, int], ...] = ()  # of a graph: see `PRECOMPUTED`
         self.radius: float | None = None  # within which the program finds the edges itself
 
-    def forward(
-        self,
-        x: Tensor | None = None,
-        tokens: Tensor | None = None,
-        pixels: Tensor | None = None,
-        colours: Tensor | None = None,
-        positions: Tensor | None = None,
-        velocities: Tensor | None = None,
-        cell: Tensor | None = None,
-        edge_index: Tensor | None = None,
-        edge_attr: Tensor | None = None,
-        graph_attr: Tensor | None = None,
-        sizes: Tensor | None = None,
-        eigenvalues: Tensor | None = None,
-        eigenvectors: Tensor | None = None,
-        cliques: Tensor | None = None,
-        source: Tensor | None = None,
-        target: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        given = {"x": x, "tokens": tokens, "pixels": pixels, "positions": positions, "velocities": velocities}
-        given |= {"cell": cell, "edge_index": edge_index, "edge_attr": edge_attr, "graph_attr": graph_attr}
-        given |= {"colours": colours, "sizes": sizes, "source": source, "target": target}
-        given |= {"eigenvalues": eigenvalues, "eigenvectors": eigenvectors, "cliques": cliques}
-        there = {name: tensor for name, tensor in given.items() if tensor is not None}
-        return self.named(self.model(self.graph(there), *self.arguments(there)))
+    def forward(self, **given: Tensor) -> dict[str, Tensor]:
+        return self.named(self.model(self.graph(given), *self.arguments(given)))
 
     def arguments(self, given: Mapping[str, Tensor]) -> list[Tensor | None]:
         """What the model is called with after its graph."""
@@ -118,10 +94,10 @@ class Exportable(nn.Module):
         nodes, sizes = first.shape[-1 if first is given.get("tokens") else -2], given.get("sizes")
         if "edge_index" in given:
             senders, receivers = given["edge_index"].unbind(0)
-            graph = TracedGraph.of_edges(senders, receivers, (nodes, nodes), FORMS, sizes)
+            graph = TracedGraph.of_edges(senders, receivers, (nodes, nodes), sizes)
             graph._memo.update({key: PRECOMPUTED[key[0]].value(given) for key in self.precomputed})
             return graph
-        single = TracedGraph.of_rule(rule_of(example), (nodes, nodes), first.device, FORMS, sizes)
+        single = TracedGraph.of_rule(rule_of(example), (nodes, nodes), first.device, sizes)
         return single if sizes is None else all_pairs(single)
 
     def varies(self, graph: Graph) -> bool:
@@ -242,17 +218,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def with_names(run: Callable[[dict[str, Tensor]], dict[str, Tensor]], names: Sequence[str]) -> Any:
-    """A `forward` with a parameter for each input, which is how `torch.export` knows them."""
-
-    def forward(**given: Tensor) -> dict[str, Tensor]:
-        return run(given)
-
-    parameters = [Parameter(name, Parameter.KEYWORD_ONLY) for name in names]
-    forward.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return forward
-
-
 def kind_of(name: str) -> str:
     """The name in `AXES` of an input, of which every block may have one.
 
@@ -307,9 +272,9 @@ def _is_batch(graph: Graph) -> bool:
 def encoder_decoder(example: EncoderDecoderGraph, source: Tensor, target: Tensor) -> EncoderDecoderGraph:
     """The three graphs of one source and one target."""
     sources, targets, device = source.shape[-1], target.shape[-1], source.device
-    encoder = TracedGraph.of_rule(rule_of(example.encoder), (sources, sources), device, FORMS)
-    decoder = TracedGraph.of_rule(Causal(), (targets, targets), device, FORMS)
-    return joined(encoder, decoder, TracedGraph.of_rule(Complete(), (targets, sources), device, FORMS, is_square=False))
+    encoder = TracedGraph.of_rule(rule_of(example.encoder), (sources, sources), device)
+    decoder = TracedGraph.of_rule(Causal(), (targets, targets), device)
+    return joined(encoder, decoder, TracedGraph.of_rule(Complete(), (targets, sources), device, is_square=False))
 
 
 class Decoding(Exportable):
@@ -340,15 +305,14 @@ class Decoding(Exportable):
         self.past = tuple(f"past_{name}" for name in kinds)
         self.returned = ("y", *kinds)
         self.about = {"length": model.signature.length, "dtype": str(next(model.parameters()).dtype)[6:]}
-        self.forward = with_names(self._step, ("tokens", *self.past))  # type: ignore[method-assign]
 
-    def _step(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def forward(self, **given: Tensor) -> dict[str, Tensor]:
         tokens = given["tokens"]
         past, new = given[self.past[0]].shape[2], tokens.shape[1]
         ends = [given[name] for name in self.past]
         caches = [_Past(k, v) for k, v in zip(ends[::2], ends[1::2], strict=True)]
         nodes = new, past + new
-        graph = TracedGraph.of_rule(self.rule, nodes, tokens.device, FORMS, None, False, past)
+        graph = TracedGraph.of_rule(self.rule, nodes, tokens.device, None, False, past)
         y = self.model(graph, tokens, caches)
         return dict(zip(self.returned, (y, *(end for cache in caches for end in cache.ends)), strict=True))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from inspect import Parameter, Signature
 from io import StringIO
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from edgewise.deployment import native
 from edgewise.deployment.graph import BY_CONTENT, edges_within
-from edgewise.deployment.interface import TRACED, Exportable, evaluating, with_names
+from edgewise.deployment.interface import TRACED, Exportable, evaluating
 from edgewise.errors import ExportError
 from edgewise.graphs.make.content import chosen_by
 from edgewise.kernels import use_backend
@@ -33,16 +34,13 @@ def program_of(model: Exportable, given: dict[str, Tensor], by_kernels: bool = F
                 takes gradients or has none of their operators
     """
     inputs, dynamic = model.traced(given)
-    module: nn.Module = model
     differentiates = any(getattr(part, "differentiates", False) for part in model.modules())
     if by_kernels and differentiates:
         raise ExportError("its outputs are gradients, which native operators do not have: leave --native out")
     with evaluating(model), standard(by_kernels), quietly():
         listed = inputs if model.radius is None else {**inputs, "edge_index": torch.zeros(2, TRACED["E"]).long()}
-        if differentiates:
-            module = _Differentiated(model, tuple(listed), _gradients_spelt_out(model, listed))
-        if model.radius is not None:
-            module = _Within(module, model.radius, tuple(inputs))
+        traced = _gradients_spelt_out(model, listed) if differentiates else None
+        module = _Program(model if traced is None else traced, tuple(listed), model.radius, tuple(inputs))
         program = torch.export.export(module, (), inputs, dynamic_shapes=dynamic, strict=False)
     for part in program.graph_module.modules():
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
@@ -99,38 +97,26 @@ def _gradients_spelt_out(model: Exportable, inputs: dict[str, Tensor]) -> torch.
     return trace(*inputs.values())
 
 
-class _Differentiated(Exportable):
-    """A traced model, called as the model is."""
+class _Program(nn.Module):
+    """What is exported: its `forward` has a parameter for each input, which is how `torch.export` knows them.
 
-    def __init__(self, model: Exportable, names: tuple[str, ...], traced: torch.fx.GraphModule) -> None:
-        super().__init__(_Called(traced), model.example, names)
+    Symbols     module = the model, or the operators that were traced of it, which take the tensors `listed` in a row;
+                radius = within which edges are found first, or None; names = of the inputs
+    """
 
-    def graph(self, given: Any) -> Any:
-        return None
-
-    def named(self, outputs: Any) -> dict[str, Tensor]:
-        return outputs
-
-
-class _Within(nn.Module):
-    """A model whose edges are those within a radius."""
-
-    def __init__(self, model: nn.Module, radius: float, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, module: nn.Module, listed: tuple[str, ...], radius: float | None, names: tuple[str, ...]
+    ) -> None:
         super().__init__()
-        self.model, self.radius = model, radius
-        self.forward = with_names(self._run, names)
+        self.module = module
 
-    def _run(self, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        edges = edges_within(given["positions"], given.get("sizes"), self.radius, given.get("cell"))
-        return self.model(**given, edge_index=edges)
+        def forward(**given: Tensor) -> dict[str, Tensor]:
+            if radius is not None:
+                edges = edges_within(given["positions"], given.get("sizes"), radius, given.get("cell"))
+                given["edge_index"] = edges
+            if isinstance(module, torch.fx.GraphModule):
+                return module(*(given[name] for name in listed))
+            return module(**given)
 
-
-class _Called(nn.Module):
-    """A traced module, which needs no graph."""
-
-    def __init__(self, traced: torch.fx.GraphModule) -> None:
-        super().__init__()
-        self.traced = traced
-
-    def forward(self, graph: None, *tensors: Tensor) -> Any:
-        return self.traced(*tensors)
+        forward.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])  # type: ignore[attr-defined]
+        self.forward = forward

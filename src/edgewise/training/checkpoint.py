@@ -14,8 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,9 @@ class Checkpoint:
 
 def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Tensors], keep: int) -> Path:
     """Write the checkpoint of `state["step"]`, then remove all but the newest `keep`; a failure leaves none half."""
-    writing = folder / f"{WRITING}step-{state['step']:08d}"
-    target = _target(writing)
-    with _written(writing):
+    target = folder / f"step-{state['step']:08d}"
+    writing = folder / f"{WRITING}{target.name}"
+    try:
         make_folder(folder)
         _remove(writing)
         writing.mkdir()
@@ -71,21 +70,10 @@ def save_checkpoint(folder: Path, state: dict[str, Any], parts: Mapping[str, Ten
         passed = [path for step, path in _steps(folder, ASIDE) if step <= state["step"]]  # the run has been there again
         for old in [*checkpoints(folder)[keep:], *passed]:
             _remove(old)
-    return target
-
-
-@contextmanager
-def _written(writing: Path) -> Iterator[None]:
-    """Within, what cannot be written leaves no half, and is a `CheckpointError`."""
-    try:
-        yield
     except OSError as error:
         shutil.rmtree(writing, ignore_errors=True)
-        raise CheckpointError(f"cannot write the checkpoint {_target(writing)}: {error.strerror or error}") from error
-
-
-def _target(writing: Path) -> Path:
-    return writing.with_name(writing.name.removeprefix(WRITING))
+        raise CheckpointError(f"cannot write the checkpoint {target}: {error.strerror or error}") from error
+    return target
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -109,10 +97,10 @@ def newest(folder: Path, report: Callable[[str], None]) -> Checkpoint | None:
             intact = verified(path)
         except CheckpointError as error:
             damaged.append(error)
-            continue
-        for one in damaged:
-            report(f"{one}; using the one before")
-        return intact
+        else:
+            for one in damaged:
+                report(f"{one}; using the one before")
+            return intact
     if damaged:
         raise CheckpointError(f"no checkpoint in {folder} is intact: train in a new run folder; {damaged[0]}")
     return None
@@ -170,9 +158,8 @@ def clean(folder: Path, resumed: Checkpoint | None) -> None:
             _remove(aside)
             path.rename(aside)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot set aside the damaged checkpoints of {folder}: {error.strerror or error}"
-        ) from error
+        what = f"cannot set aside the damaged checkpoints of {folder}"
+        raise CheckpointError(f"{what}: {error.strerror or error}") from error
 
 
 def saved_state(model: nn.Module, whole: bool = False) -> dict[str, Tensor]:

@@ -88,9 +88,14 @@ def check_split(
     if recorded | {"data": now["data"]} == now:
         raise CheckpointError(f"{what}: their graph, features or targets. Bring these back, or {ANEW}")
     what = f"{what}: {counted(recorded)} then, {counted(now)} now"
+    otherwise = ANEW if config.task.name == OWN else "go on with these by --accept"
+    _refuse(what, f", drawn anew: bring them back, or {otherwise}", accept)
+
+
+def _refuse(what: str, advice: str, accept: bool) -> None:
+    """An error of what has changed, or where that is accepted a line that says so."""
     if not accept:
-        otherwise = ANEW if config.task.name == OWN else "go on with these by --accept"
-        raise CheckpointError(f"{what}, drawn anew: bring them back, or {otherwise}")
+        raise CheckpointError(f"{what}{advice}")
     say(f"{what}; accepted")
 
 
@@ -144,9 +149,7 @@ def check_frozen(run: Path, start: StartSettings, now: str | None, recorded: str
         what = f"{run} was begun with other weights frozen"
         raise CheckpointError(f"{what}: freeze those, or train anew in another folder")
     what = f"{run}: the weights of {start.run or start.hub}, to which it adds, have changed since it was trained"
-    if not accept:
-        raise CheckpointError(f"{what}: bring them back, or go on with these by --accept")
-    say(f"{what}; accepted")
+    _refuse(what, ": bring them back, or go on with these by --accept", accept)
 
 
 def check(run: Path, accept: bool = False, otherwise: str = ACCEPT) -> None:
@@ -162,10 +165,7 @@ def check(run: Path, accept: bool = False, otherwise: str = ACCEPT) -> None:
         except CheckpointError:
             continue  # whoever loads its weights reports that it is damaged
         if changes := list(_changes(run, state)):
-            what = f"{' and '.join(changes)} since {path.name} was saved"
-            if not accept:
-                raise CheckpointError(f"{what}: restore it, or {otherwise}")
-            say(f"{what}; accepted")
+            _refuse(f"{' and '.join(changes)} since {path.name} was saved", f": restore it, or {otherwise}", accept)
         return
 
 

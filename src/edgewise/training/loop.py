@@ -363,17 +363,14 @@ class Trainer:
     def conclude(self) -> dict[str, Any]:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
         load_weights(self.model, self.best_weights, self.run)
-        reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
+        tested = {"test": self.scores("test")} if self.task.has_test else {}
+        reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | tested
         return self.world.once(lambda: self._last_record(reached))
 
     @property
     def step_seconds(self) -> float:
         """The median time of a step since the run was begun or resumed."""
         return statistics.median(self.durations) if self.durations else self.checkpoint.state.get("step_seconds", 0.0)
-
-    def tested(self) -> dict[str, dict[str, float]]:
-        """The scores over the test split, where there is one."""
-        return {"test": self.scores("test")} if self.task.has_test else {}
 
     def _last_record(self, reached: dict[str, Any]) -> dict[str, Any]:
         entry = self.record(metric=self.task.metric, **reached, step_seconds=self.step_seconds)

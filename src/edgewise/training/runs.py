@@ -163,11 +163,11 @@ def read_config(run: Path | str, folder: Moved | None = None) -> RunConfig:
     run = path_of(run, "run", CheckpointError)
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
-    if trained_by_hand(run):
-        raise ConfigError(
-            f"{run} was trained by edgewise.fit, with a task and a model of one's own: fit(task, model, {str(run)!r}, "
-            "resume=True) loads it, or goes on"
-        )
+    content = read_yaml(run / CONFIG)
+    task = content.get("task") if isinstance(content, Mapping) else None
+    if isinstance(task, Mapping) and task.get("name") == OWN:
+        what = f"{run} was trained by edgewise.fit, with a task and a model of one's own"
+        raise ConfigError(f"{what}: fit(task, model, {str(run)!r}, resume=True) loads it, or goes on")
     config = RunConfig.read(run / CONFIG)
     return config if folder is None else replace(config, task=_moved(config.task, folder))
 
@@ -184,13 +184,6 @@ def _moved(task: Choice, place: Moved) -> Choice:
             right = f"give --task.{reads}" if reads else f"leave out --task.{name}"
             raise ConfigError(f"the task {task.name!r} reads no {name}: {right}")
     return replace(task, options={**task.options, **given})
-
-
-def trained_by_hand(run: Path) -> bool:
-    """Whether `fit` trained a run, so that its task and its model have no names."""
-    content = read_yaml(run / CONFIG)
-    task = content.get("task") if isinstance(content, Mapping) else None
-    return isinstance(task, Mapping) and task.get("name") == OWN
 
 
 def read_metrics(run: Path | str) -> list[dict[str, Any]]:

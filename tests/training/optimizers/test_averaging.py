@@ -64,10 +64,6 @@ def test_the_models_own_weights_come_back_after_an_error():
     assert all(torch.equal(w, last) for w, last in zip(model.parameters(), passed[-1], strict=True))
 
 
-def test_a_model_without_batch_norms_reads_no_batch():
-    update_batch_norm(nn.Linear(2, 2), iter([1 / 1, "not a batch"]))
-
-
 @pytest.mark.parametrize("options", [{"start": 0}, {"start": 1, "every": 0}])
 def test_impossible_averages_are_refused(options):
     with pytest.raises(ConfigError):

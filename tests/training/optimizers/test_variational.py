@@ -4,20 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise.errors import ConfigError, ShapeError
-from edgewise.training.optimizers.variational import (
-    ConstantSGD,
-    DiagonalConstantSGD,
-    noise_covariance,
-    optimal_preconditioner,
-    optimal_rate,
-    stationary_covariance,
-)
+from edgewise.errors import ConfigError
+from edgewise.training.optimizers.variational import ConstantSGD, DiagonalConstantSGD
 
 A = torch.tensor([[1.0, 0.4], [0.4, 0.5]], dtype=torch.float64)  # the Hessian of the mean loss
 B = torch.tensor([[2.0, 0.0], [1.0, 1.5]], dtype=torch.float64)
 NOISE = B @ B.T
 BATCH, N, CHAINS = 10, 100, 4000
+BEST = 2 * BATCH / N * 2 / NOISE.trace().item()  # theorem 1: 2 S/N · D/Tr(BBᵀ)
 
 
 def end(H, steps=500):
@@ -28,57 +22,17 @@ def end(H, steps=500):
     return theta
 
 
-def assert_covariance(theta, expected):
-    spread = expected.diagonal().sqrt()
-    assert ((theta.T.cov() - expected).abs() / torch.outer(spread, spread)).max() < 0.1
-
-
-def divergence(rate):
-    """KL(q ‖ posterior) of the stationary Gaussian against N(0, (N A)⁻¹)."""
-    q = stationary_covariance(A, NOISE, rate, BATCH)
-    return 0.5 * (N * (A @ q).trace() - torch.logdet(N * A @ q) - 2)
-
-
-def test_noise_is_estimated_from_single_examples():
-    gradients = torch.randn(20_000, 2, dtype=torch.float64) @ B.T + torch.tensor([5.0, -3.0])
-    assert torch.allclose(noise_covariance(gradients), NOISE, rtol=0.05)
-    assert torch.allclose(noise_covariance(gradients), gradients.T.cov())
-    with pytest.raises(ShapeError, match="at least 2"):
-        noise_covariance(gradients[:1])
-
-
-def test_sgd_ends_up_with_the_covariance_of_the_formula():
-    rate = 0.05
-    expected = stationary_covariance(A, NOISE, rate, BATCH)
-    assert torch.allclose(A @ expected + expected @ A, rate / BATCH * NOISE)  # (12)
-    assert_covariance(end(rate * torch.eye(2).double()), expected)
-
-
-def test_no_other_constant_rate_is_nearer_to_the_posterior():
-    best = optimal_rate(NOISE, BATCH, N)
-    assert best == pytest.approx(2 * BATCH / N * 2 / NOISE.trace().item())
-    rates = best * torch.linspace(0.5, 2, 301, dtype=torch.float64)
-    nearest = rates[torch.stack([divergence(float(rate)) for rate in rates]).argmin()]
-    assert abs(nearest / best - 1) < 0.01
-
-
 def test_runs_at_several_rates_are_nearest_to_the_posterior_at_the_optimal_one():
     """Measured, not computed: the divergence of where SGD ends up is least within 10 % of the formula's rate."""
-    best = optimal_rate(NOISE, BATCH, N)
     factors = torch.tensor([0.5, 0.7, 1.0, 1.4, 2.0], dtype=torch.float64)
     found = []
     for factor in factors.tolist():
-        q = N * A @ end(factor * best * torch.eye(2).double()).T.cov()
+        q = N * A @ end(factor * BEST * torch.eye(2).double()).T.cov()
         found.append(0.5 * (q.trace() - torch.logdet(q) - 2))
     # KL is a ε - b log ε + c near its least value: three unknowns, five rates.
     terms = torch.stack([factors, -factors.log(), torch.ones_like(factors)], 1)
     a, b, _ = torch.linalg.lstsq(terms, torch.stack(found)).solution
     assert b / a == pytest.approx(1.0, rel=0.1)
-
-
-def test_the_optimal_preconditioner_samples_the_posterior_itself():
-    H = optimal_preconditioner(NOISE, BATCH, N)
-    assert_covariance(end(H), (N * A).inverse())
 
 
 @pytest.mark.parametrize("kind", [ConstantSGD, DiagonalConstantSGD])
@@ -88,7 +42,7 @@ def test_the_optimiser_finds_its_rate_while_it_descends(kind):
     for _ in range(3001):
         w.grad = A @ w.detach() + B @ torch.randn(2, dtype=torch.float64) / BATCH**0.5
         sgd.step()
-    assert sgd.rate == pytest.approx(optimal_rate(NOISE, BATCH, N), rel=0.1)
+    assert sgd.rate == pytest.approx(BEST, rel=0.1)
     rates = sgd.rates()[w]
     if kind is DiagonalConstantSGD:
         assert torch.allclose(rates, 2 * BATCH / N / NOISE.diagonal(), rtol=0.1)

@@ -1,8 +1,8 @@
 """Stochastic gradient descent at a constant rate as variational inference: the rate at which it samples the posterior.
 
 Near a minimum, with Hessian A of the mean loss, a mini-batch of S gives the gradient A θ + 1/√S B ξ, ξ ~ N(0, I), and
-SGD at a constant rate ends up in a Gaussian around the minimum. The functions here say which; the optimisers choose the
-rate for which it is nearest, in Kullback-Leibler divergence, to the posterior N(0, (N A)⁻¹).
+SGD at a constant rate ends up in a Gaussian around the minimum. The optimisers choose the rate for which it is nearest,
+in Kullback-Leibler divergence, to the posterior N(0, (N A)⁻¹).
 """
 
 from collections.abc import Callable, Iterable
@@ -12,75 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from edgewise.errors import ConfigError, ShapeError
+from edgewise.errors import ConfigError
 from edgewise.training.optimizers.uncompiled import loss_of, uncompiled
-
-
-def noise_covariance(gradients: Tensor) -> Tensor:
-    """BBᵀ, estimated from the gradients of single examples.
-
-    Equation    BBᵀ ≈ 1/(n - 1) Σ_i (g_i - ḡ)(g_i - ḡ)ᵀ
-    Shapes      gradients [n, D] -> [D, D]
-    Errors      ShapeError for fewer than two gradients
-    Cost        O(n D²)
-    Reference   Mandt, Hoffman & Blei, 2017, §2
-
-    Example
-        >>> noise_covariance(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
-        [[2.0, 0.0], [0.0, 0.0]]
-    """
-    if gradients.ndim != 2 or len(gradients) < 2:
-        raise ShapeError(f"gradients are [n, D] with n of at least 2, not {list(gradients.shape)}")
-    centred = gradients - gradients.mean(0)
-    return centred.T @ centred / (len(gradients) - 1)
-
-
-def stationary_covariance(A: Tensor, noise: Tensor, rate: float, batch: int) -> Tensor:
-    """Where SGD at a constant rate ends up: the covariance Σ of the weights around the minimum.
-
-    Equation    A Σ + Σ A = ε/S BBᵀ
-    Symbols     A = Hessian of the mean loss; noise = BBᵀ; rate = ε; batch = S
-    Shapes      A, noise [D, D] -> [D, D]
-    Edge cases  the limit of small rates: at rate ε the discrete steps add a relative O(ε A)
-    Cost        O(D³)
-    Reference   Mandt, Hoffman & Blei, 2017, (12)
-
-    Example
-        >>> stationary_covariance(torch.eye(1), torch.eye(1), rate=0.2, batch=10).item()  # ε/(2 S)
-        0.009999999776482582
-    """
-    values, V = torch.linalg.eigh(A)
-    rotated = V.T @ (noise * (rate / batch)) @ V
-    return V @ (rotated / (values[:, None] + values)) @ V.T
-
-
-def optimal_rate(noise: Tensor, batch: int, examples: int) -> float:
-    """The constant rate whose stationary distribution is nearest to the posterior.
-
-    Equation    ε* = 2 S/N · D/Tr(BBᵀ)
-    Symbols     noise = BBᵀ [D, D]; batch = S; examples = N
-    Reference   Mandt, Hoffman & Blei, 2017, theorem 1; lecture "SGD as VI"
-
-    Example
-        >>> optimal_rate(4 * torch.eye(3), batch=8, examples=128)
-        0.03125
-    """
-    return 2 * batch / examples * len(noise) / noise.trace().item()
-
-
-def optimal_preconditioner(noise: Tensor, batch: int, examples: int) -> Tensor:
-    """The constant matrix H for which θ ← θ - H ĝ samples the posterior itself.
-
-    Equation    H* = 2 S/N (BBᵀ)⁻¹
-    Symbols     as in `optimal_rate`
-    Cost        O(D³)
-    Reference   Mandt, Hoffman & Blei, 2017, theorem 2; lecture "SGD as VI"
-
-    Example
-        >>> optimal_preconditioner(4 * torch.eye(1), batch=10, examples=100).tolist()
-        [[0.05000000074505806]]
-    """
-    return 2 * batch / examples * torch.linalg.inv(noise)
 
 
 @uncompiled
