@@ -23,7 +23,7 @@ from edgewise.training import (
     train,
 )
 from edgewise.training.checkpoint import checkpoints
-from edgewise.training.integrity import check, split_of
+from edgewise.training.integrity import check
 from training.tiny import Tiny, configured, same_run, without_result
 
 
@@ -132,17 +132,6 @@ def test_examples_that_were_drawn_anew_are_refused(tmp_path, capsys):
         resume(folder, progress=False)
     assert resume(folder, progress=False, accept=True).steps == 2
     assert load_run(folder).task.mean != before.mean  # what was accepted is what later checkpoints record
-
-
-def test_a_split_is_recorded_by_number_and_content():
-    class Task(Tiny):
-        splits = {"train": torch.arange(5), "test": ["a", "b"]}  # noqa: RUF012
-
-    recorded = split_of(Task("none", 9, False, "loss"), configured())
-    assert recorded["train"]["count"] == 5 and len(recorded["train"]["sha256"]) == 64
-    assert recorded["test"] == {"count": 2} and recorded["epoch"] == 64
-    Task.splits = {"train": torch.arange(5).flip(0), "test": ["a", "b"]}
-    assert split_of(Task("none", 9, False, "loss"), configured()) != recorded
 
 
 def test_other_data_are_refused_where_a_run_is_finished(tmp_path: Path) -> None:

@@ -260,11 +260,6 @@ def test_away_from_a_terminal_training_is_quiet(tmp_path, capsys):
     assert "valid accuracy 0." in err
 
 
-def test_tensorboard_comes_with_the_run(tmp_path):
-    trained(tmp_path / "run", configured(tensorboard=True))
-    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
-
-
 def test_the_best_weights_are_chosen_by_the_loss_where_asked(tmp_path, capsys):
     chosen = {}
     for choice, told in (("metric", "(best 0."), ("loss", "(best by loss 0.")):

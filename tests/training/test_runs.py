@@ -144,18 +144,6 @@ def test_a_task_without_a_test_split_reports_its_validation_score(tmp_path, monk
     assert finished(tmp_path / "run") == result
 
 
-def test_a_run_starts_from_the_weights_of_another(run, tmp_path):
-    start = StartSettings(str(run))
-    train(
-        replace(configured(optimizer=Choice("adamw", {"learning_rate": 1e-12}), steps=1), start=start),
-        tmp_path / "second",
-        progress=False,
-    )
-    first, second = (load_run(folder, "best").model.state_dict() for folder in (run, tmp_path / "second"))
-    assert first.keys() == second.keys()
-    assert all(torch.allclose(first[name], second[name], atol=1e-9) for name in first)
-
-
 def test_weights_that_a_run_lacks_are_named_where_training_begins(run, tmp_path, capsys):
     model = load_run(run).model
     config = replace(read_config(run), start=StartSettings(str(run)))

@@ -10,7 +10,6 @@ import torch
 
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
-from edgewise.training import machine
 from edgewise.training.distributed import World
 from edgewise.training.loop import Trainer
 from edgewise.training.machine import worthwhile
@@ -68,29 +67,6 @@ def test_a_small_step_has_one_thread_and_a_larger_one_more(recipe, most, tmp_pat
     state = torch.get_rng_state()
     assert worthwhile(trainer.rehearse, 2) == worthwhile(trainer.rehearse, 2) == most
     assert torch.equal(torch.get_rng_state(), state) and trainer.model.training
-
-
-@pytest.mark.parametrize(
-    ("compute", "seconds"),
-    [
-        (lambda: torch.zeros(100, 50) @ torch.zeros(50, 200), 2 * 100 * 50 * 200 / machine.FLOPS),
-        (lambda: torch.zeros(3, 10, 50) @ torch.zeros(3, 50, 20), 2 * 3 * 10 * 50 * 20 / machine.FLOPS),
-        (lambda: torch.addmm(torch.zeros(20), torch.zeros(10, 50), torch.zeros(50, 20)), 20_000 / machine.FLOPS),
-        (
-            lambda: torch.conv2d(torch.zeros(1, 2, 8, 8), torch.zeros(4, 2, 3, 3)),
-            2 * 4 * 36 * 18 / machine.FLOPS,
-        ),
-        (lambda: torch.zeros(1000).double(), 0.0),
-    ],
-)
-def test_work_is_the_products_and_the_bytes(compute, seconds, monkeypatch):
-    with machine._Work() as both:
-        compute()
-    monkeypatch.setattr(machine, "BYTES", float("inf"))
-    with machine._Work() as products:
-        compute()
-    assert products.seconds == pytest.approx(seconds) and both.seconds > products.seconds
-    assert both.operations == products.operations >= 2
 
 
 SPINS = "import edgewise, torch, os; print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'))"

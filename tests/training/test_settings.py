@@ -50,14 +50,6 @@ def test_the_sections_of_a_recipe_are_those_of_a_configuration():
     assert set(SECTIONS) == options_of(RunConfig).keys() - {"recipe"}
 
 
-def test_every_default_is_written_out():
-    config = RunConfig(Choice("karate"), Choice("gnn", {"layer": "gat"}))
-    gat = {"name": "gat", "heads": 1, "output_heads": 1, "attention_dropout": 0.0}
-    assert config.to_plain()["model"]["layer"] == gat
-    assert config.to_plain()["graph"] == "given"
-    assert config.model.options["layer"] == Choice("gat", {name: gat[name] for name in gat if name != "name"})
-
-
 @pytest.mark.parametrize(
     ("layout", "said"),
     [(None, "layout 1"), (1, "layout 1"), (3, "layout 3"), ("2", "an unknown layout"), ([], "an unknown layout")],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from math import inf, isfinite
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 
@@ -108,8 +108,10 @@ class Settings:
         edgewise.errors.ConfigError: GNNSettings.width must be at least 1, not 0
     """
 
+    section: ClassVar[str | None] = None  # of a recipe, in place of the class's name
+
     def __post_init__(self) -> None:
-        typed(self, type(self).__name__)
+        typed(self, type(self).__name__ if self.section is None else self.section)
 
 
 def _complete(options: dict[str, Option], given: Mapping[str, Any], where: str, name: str = "") -> dict[str, Any]:

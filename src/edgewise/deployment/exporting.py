@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from edgewise.deployment.files import STEPS, beside, readme_of, save_aoti, save_onnx, save_pt2, script_of
-from edgewise.deployment.interface import AXES, Decoding, Exportable, evaluating, kind_of
+from edgewise.deployment.interface import INPUTS, Decoding, Exportable, evaluating, kind_of
 from edgewise.deployment.native import check_native, write_library
 from edgewise.deployment.precomputed import lines_of
 from edgewise.deployment.program import program_of, standard
@@ -159,8 +159,8 @@ def export(
     if radius is not None:
         wrapped.within(radius, graph, *tensors)
     given = wrapped.inputs(graph, *tensors)
-    if unknown := sorted(set(map(kind_of, given)) - AXES.keys()):
-        raise ExportError(f"no input is called {', '.join(unknown)}: choose of {', '.join(AXES)}")
+    if unknown := sorted(set(map(kind_of, given)) - INPUTS.keys()):
+        raise ExportError(f"no input is called {', '.join(unknown)}: choose of {', '.join(INPUTS)}")
     if any(tensor.device.type != "cpu" for tensor in (*given.values(), *model.state_dict().values())):
         raise ExportError("a model is exported on the CPU: move it and the example there")
     try:

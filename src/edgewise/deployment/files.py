@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
-from edgewise.deployment.interface import kind_of
+from edgewise.deployment.interface import INPUTS, LETTERS, kind_of
 from edgewise.deployment.program import quietly
 from edgewise.errors import ExportError, installing
 
@@ -106,35 +106,6 @@ RUNS_IN = {
 WITH = {
     "pt2": " after `import edgewise.kernels`",
     "aoti": ", once `libedgewise_operators.so` is loaded, which with `libedgewise_kernels.so` lies beside it",
-}
-LETTERS = {
-    "B": "B members of a leading batch, each on the same graph",
-    "N": "N nodes (atoms, particles, tokens), of all graphs one after the other",
-    "E": "E edges",
-    "G": "G graphs",
-    "S": "S tokens of the source",
-    "T": "T tokens of the target",
-    "P": "P tokens of the past, 0 at first",
-}
-MEANINGS = {
-    "x": "features of the nodes; for atoms their atomic numbers",
-    "tokens": "numbers of tokens",
-    "pixels": "grey values of images",
-    "colours": "red, green and blue of images, from 0 to 255",
-    "positions": "where nodes are",
-    "velocities": "how they move",
-    "cell": "the edges of the periodic cell of each atom, 0 along an open axis",
-    "edge_index": "row 0 the sender, row 1 the receiver of each edge, in any order",
-    "edge_attr": "features of the edges, in the order of edge_index",
-    "graph_attr": "features of each graph as a whole",
-    "sizes": "how many nodes each graph has",
-    "eigenvalues": "the smallest eigenvalues of I - D^-½ A D^-½ of the connected component of each node",
-    "eigenvectors": "their eigenvectors at the node",
-    "cliques": "in how many cliques of 3, 4, ... nodes each node is",
-    "source": "tokens of the source",
-    "target": "tokens of the target, so far",
-    "past_keys": "keys of the past in a block: its `keys_…` of the step before",
-    "past_values": "values of the past in a block: its `values_…` of the step before",
 }
 
 
@@ -304,7 +275,7 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, co
     given, returned = example
     for key, shape in about["inputs"].items():
         kind = str(given[key].dtype).removeprefix("torch.")
-        lines.append(f"| `{key}` | {kind} | {_shown(shape)} | {MEANINGS[kind_of(key)]} |")
+        lines.append(f"| `{key}` | {kind} | {_shown(shape)} | {INPUTS[kind_of(key)][1]} |")
     used = [letter for letter in LETTERS if any(letter in shape for shape in about["inputs"].values())]
     lines += ["", "; ".join(LETTERS[letter] for letter in used) + ": these numbers may differ from call to call.", ""]
     lines += [f"It returns {', '.join(f'`{key}` {list(value.shape)}' for key, value in returned.items())}: "]

@@ -20,28 +20,36 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models import signature
 from edgewise.models.signature import Atoms, Features, LanguageModel, MovingParticles, Tokens
 
-# The axes of every input: a capital letter for each number that may differ from call to call (B members of a leading
-# batch, N nodes, E edges, G graphs, S and T tokens of a source and a target, P tokens of the past), others for those
-# that may not.
-AXES = {
-    "x": "BNc",
-    "tokens": "BN",
-    "pixels": "Byx",
-    "colours": "Byxc",
-    "positions": "BNd",
-    "velocities": "BNd",
-    "cell": "BNd",
-    "edge_index": "2E",
-    "edge_attr": "BEc",
-    "graph_attr": "BGc",
-    "sizes": "G",
-    "eigenvalues": "BNc",
-    "eigenvectors": "BNc",
-    "cliques": "BNc",
-    "source": "BS",
-    "target": "BT",
-    "past_keys": "BhPc",
-    "past_values": "BhPc",
+# Of every input its axes and its meaning. A capital letter, of `LETTERS`, stands for a number that may differ from call
+# to call, any other for one that may not.
+INPUTS = {
+    "x": ("BNc", "features of the nodes; for atoms their atomic numbers"),
+    "tokens": ("BN", "numbers of tokens"),
+    "pixels": ("Byx", "grey values of images"),
+    "colours": ("Byxc", "red, green and blue of images, from 0 to 255"),
+    "positions": ("BNd", "where nodes are"),
+    "velocities": ("BNd", "how they move"),
+    "cell": ("BNd", "the edges of the periodic cell of each atom, 0 along an open axis"),
+    "edge_index": ("2E", "row 0 the sender, row 1 the receiver of each edge, in any order"),
+    "edge_attr": ("BEc", "features of the edges, in the order of edge_index"),
+    "graph_attr": ("BGc", "features of each graph as a whole"),
+    "sizes": ("G", "how many nodes each graph has"),
+    "eigenvalues": ("BNc", "the smallest eigenvalues of I - D^-½ A D^-½ of the connected component of each node"),
+    "eigenvectors": ("BNc", "their eigenvectors at the node"),
+    "cliques": ("BNc", "in how many cliques of 3, 4, ... nodes each node is"),
+    "source": ("BS", "tokens of the source"),
+    "target": ("BT", "tokens of the target, so far"),
+    "past_keys": ("BhPc", "keys of the past in a block: its `keys_…` of the step before"),
+    "past_values": ("BhPc", "values of the past in a block: its `values_…` of the step before"),
+}
+LETTERS = {
+    "B": "B members of a leading batch, each on the same graph",
+    "N": "N nodes (atoms, particles, tokens), of all graphs one after the other",
+    "E": "E edges",
+    "G": "G graphs",
+    "S": "S tokens of the source",
+    "T": "T tokens of the target",
+    "P": "P tokens of the past, 0 at first",
 }
 TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "S": 5, "T": 7, "P": 9}  # sizes of what is traced, none like another
 
@@ -219,7 +227,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def kind_of(name: str) -> str:
-    """The name in `AXES` of an input, of which every block may have one.
+    """The name in `INPUTS` of an input, of which every block may have one.
 
     >>> kind_of("past_keys_11")
     'past_keys'
@@ -236,14 +244,14 @@ def rule_of(graph: Graph) -> Rule:
 def _letters(name: str, tensor: Tensor) -> str:
     """The axes of an input; edge_attr may be a number for each edge, as of its relation."""
     is_kind = name == "edge_attr" and tensor.ndim == 1 and not tensor.is_floating_point()
-    return "E" if is_kind else AXES[kind_of(name)]
+    return "E" if is_kind else INPUTS[kind_of(name)][0]
 
 
 def _check_rows(graph: Graph, given: Mapping[str, Tensor]) -> None:
-    """Nodes and edges lie where `AXES` says."""
+    """Nodes and edges lie where `INPUTS` says."""
     counts = {"N": graph.num_receivers, "E": graph.num_edges, "G": len(graph.sizes)}
     for name, tensor in given.items():
-        letters = _letters(name, tensor) if name in AXES else ""
+        letters = _letters(name, tensor) if name in INPUTS else ""
         letter = next((letter for letter in letters if letter in counts), None)
         axis = -1 if letters[-1:] == letter else -2
         if letter is not None and (tensor.ndim < -axis or tensor.shape[axis] != counts[letter]):

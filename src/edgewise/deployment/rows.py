@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ BATCH = 512  # rows that a model reads at once
 WRITERS = (".csv", ".parquet")
 NUMBERS = ("value", "measured")  # what predictions call their numbers
 Row = dict[str, Any]
-Columns = dict[str, list[Any]]
 Write = Callable[[list[Row]], None]
 
 
@@ -213,55 +212,38 @@ def writing(place: Path, out: Path) -> Iterator[Write]:
 
     Errors      DataError for a later row that has another column, or in Parquet a value of another type
     """
-    write_columns = _csv_writer(place) if out.suffix.lower() == ".csv" else _parquet_writer(place, out)
-    names: list[str] = []
-    with write_columns as write:
+    is_csv, names, parts = out.suffix.lower() == ".csv", list[str](), list[Any]()
+    with place.open("w", newline="", encoding="utf-8") if is_csv else nullcontext() as file:
 
-        def checked(rows: list[Row]) -> None:
-            if not names:  # a prediction may have fewer than another, such as for an input without a label
+        def write(rows: list[Row]) -> None:
+            begins = not names
+            if begins:  # a prediction may have fewer than another, such as for an input without a label
                 names.extend(dict.fromkeys(name for row in rows for name in row))
             for row in rows:
                 if others := sorted(row.keys() - {*names}):
-                    raise DataError(
-                        f"{out}: the first rows have no {others[0]!r}: predict for rows of one kind at a time"
-                    )
-            write({name: [row.get(name) for row in rows] for name in names})
-
-        yield checked
-
-
-@contextmanager
-def _csv_writer(place: Path) -> Iterator[Callable[[Columns], object]]:
-    with place.open("w", newline="", encoding="utf-8") as file:
-        table, begun = csv.writer(file), list[bool]()
-
-        def write(columns: Columns) -> None:
-            if not begun:
-                table.writerow(columns)
-                begun.append(True)
+                    what = f"the first rows have no {others[0]!r}: predict for rows of one kind at a time"
+                    raise DataError(f"{out}: {what}")
+            columns = {name: [row.get(name) for row in rows] for name in names}
+            if file is None:
+                parts.append(_frame(columns, parts[0].schema if parts else None, out))
+                return
+            table = csv.writer(file)
+            if begins:
+                table.writerow(names)
             table.writerows(zip(*columns.values(), strict=True))
 
         yield write
+    if parts:
+        import polars
+
+        polars.concat(parts).write_parquet(place)
 
 
-@contextmanager
-def _parquet_writer(place: Path, out: Path) -> Iterator[Callable[[Columns], object]]:
+def _frame(columns: dict[str, list[Any]], schema: Any, out: Path) -> Any:
+    """The columns, in the types of earlier ones; among the first the type of an empty one is what its name says."""
     import polars
 
-    parts: list[polars.DataFrame] = []
-
-    def write(columns: Columns) -> None:
-        with reading(out, "a table: a column has values of two types"):
-            part = polars.DataFrame(columns)
-            if not parts:  # the type of a column that is empty so far is that which its name says
-                empty = [name for name, kind in part.schema.items() if kind == polars.Null]
-                kinds = {
-                    name: polars.Float64 if name.rpartition(".")[2] in NUMBERS else polars.String for name in empty
-                }
-                parts.append(part.cast(kinds))  # type: ignore[arg-type]
-            else:
-                parts.append(polars.DataFrame(columns, parts[0].schema))
-
-    yield write
-    if parts:
-        polars.concat(parts).write_parquet(place)
+    with reading(out, "a table: a column has values of two types"):
+        part = polars.DataFrame(columns, schema)
+        empty = [name for name, kind in part.schema.items() if kind == polars.Null]
+        return part.cast({n: polars.Float64 if n.rpartition(".")[2] in NUMBERS else polars.String for n in empty})

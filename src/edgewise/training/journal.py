@@ -32,19 +32,15 @@ class Journal:
         with self.writing():
             self.file = self.path.open("ab", buffering=0)
         try:
-            self._claim(run)
+            if not lock(self.file):
+                raise ConfigError(f"another process is training {run}; wait for it or stop it")
+            with self.writing():
+                flush(run)  # so that its name survives a power cut
+                self.digest = digest(self.path)
             self.curves = summary_writer()(str(run / "tensorboard")) if tensorboard else None
         except BaseException:
             self.file.close()
             raise
-
-    def _claim(self, run: Path) -> None:
-        """Lock the file, make its name survive a power cut, and hash what it holds."""
-        if not lock(self.file):
-            raise ConfigError(f"another process is training {run}; wait for it or stop it")
-        with self.writing():
-            flush(run)
-            self.digest = digest(self.path)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -62,8 +58,11 @@ class Journal:
                 written += self.file.write(line[written:])
         self.digest.update(line)
         if self.curves is not None:
-            for name, value in curves(record).items():
-                self.curves.add_scalar(name, value, record["step"])
+            parts = {"": record} | {f"{part}/": scores for part, scores in record.items() if isinstance(scores, dict)}
+            for part, scores in parts.items():  # "valid/loss" is the curve of {"valid": {"loss": 2.0}}
+                for name, value in scores.items():
+                    if isinstance(value, int | float) and name != "step":
+                        self.curves.add_scalar(f"{part}{name}", value, record["step"])
 
     def known(self) -> dict[str, Any]:
         """Wait until all of it is on the disk; its length in bytes and its sha256."""
@@ -103,18 +102,6 @@ def digest(path: Path, length: int | None = None) -> "hashlib._Hash":
     if left:
         raise OSError(errno.EIO, f"{left:,} bytes could not be read", str(path))
     return sha256
-
-
-def curves(record: dict[str, Any]) -> dict[str, float]:
-    """A record's numbers by curve: {"valid": {"loss": 2.0}} is the curve "valid/loss".
-
-    Example:
-        >>> curves({"step": 3, "loss": 1.5, "valid": {"loss": 2.0}})
-        {'loss': 1.5, 'valid/loss': 2.0}
-    """
-    flat = {name: value for name, value in record.items() if isinstance(value, int | float) and name != "step"}
-    nested = {part: scores for part, scores in record.items() if isinstance(scores, dict)}
-    return flat | {f"{part}/{name}": value for part, scores in nested.items() for name, value in scores.items()}
 
 
 def summary_writer() -> Any:

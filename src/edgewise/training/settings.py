@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from torch import nn
 
-from edgewise.configuration import Bounds, Choice, Count, Natural, NonNegative, OneOf, build, plain, read_yaml, typed
+from edgewise.configuration import Bounds, Choice, Count, Natural, NonNegative, OneOf, Settings, build, plain, read_yaml
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
@@ -22,7 +22,7 @@ RUN_LAYOUT = 5  # of run folders: raised by every change that an older version c
 
 
 @dataclass(frozen=True)
-class AverageSettings:
+class AverageSettings(Settings):
     """Stochastic weight averaging: the mean of the weights is evaluated and saved instead of the last ones.
 
     Args:
@@ -30,15 +30,13 @@ class AverageSettings:
         every: Steps between two weights that enter it.
     """
 
+    section = "train.average"
     start: Natural = 0
     every: Count = 1
 
-    def __post_init__(self) -> None:
-        typed(self, "train.average")
-
 
 @dataclass(frozen=True)
-class CheckpointSettings:
+class CheckpointSettings(Settings):
     """When a run is saved.
 
     Args:
@@ -46,15 +44,13 @@ class CheckpointSettings:
         keep: Checkpoints to keep, the newest ones.
     """
 
+    section = "train.checkpoints"
     every: Count = 1000
     keep: Count = 2
 
-    def __post_init__(self) -> None:
-        typed(self, "train.checkpoints")
-
 
 @dataclass(frozen=True)
-class LogSettings:
+class LogSettings(Settings):
     """What is written down while a run trains.
 
     Args:
@@ -62,18 +58,16 @@ class LogSettings:
         tensorboard: Also write the curves for TensorBoard.
     """
 
+    section = "train.log"
     every: Count = 10
     tensorboard: bool = False
-
-    def __post_init__(self) -> None:
-        typed(self, "train.log")
 
 
 Sharing = Literal["none", "blocks", "metis"]
 
 
 @dataclass(frozen=True)
-class TrainSettings:
+class TrainSettings(Settings):
     """How long and on what to train, and what to write down.
 
     Args:
@@ -90,6 +84,7 @@ class TrainSettings:
         shard: Whether several ranks share the weights, their gradients and the optimiser's memory (FSDP2).
     """
 
+    section = "train"
     steps: Count = 1000
     batch: Count = 32
     accumulate: Count = 1
@@ -101,12 +96,9 @@ class TrainSettings:
     partition: Sharing = "none"
     shard: bool = False
 
-    def __post_init__(self) -> None:
-        typed(self, "train")
-
 
 @dataclass(frozen=True)
-class EvaluationSettings:
+class EvaluationSettings(Settings):
     """How often the validation split is read, and what its scores decide.
 
     Args:
@@ -117,17 +109,15 @@ class EvaluationSettings:
             best by luck.
     """
 
+    section = "evaluation"
     every: Count = 100
     batch: Natural = 0
     patience: Natural = 0
     choose_by: Literal["metric", "loss"] = "metric"
 
-    def __post_init__(self) -> None:
-        typed(self, "evaluation")
-
 
 @dataclass(frozen=True)
-class MachineSettings:
+class MachineSettings(Settings):
     """Where and with which arithmetic to compute.
 
     Args:
@@ -140,6 +130,7 @@ class MachineSettings:
         capture: On a GPU, ask for a whole step at once, by a CUDA graph, where all steps are alike: less waiting.
     """
 
+    section = "machine"
     device: str = "auto"
     threads: Annotated[int, Bounds(at_least=0, at_most=1024)] = 0  # of tens of thousands the process dies
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -149,13 +140,13 @@ class MachineSettings:
     capture: bool = True
 
     def __post_init__(self) -> None:
-        typed(self, "machine")
+        super().__post_init__()
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?|mps", self.device):
             raise ConfigError(f"machine.device must be auto, cpu, cuda, cuda:N or mps, not {self.device!r}")
 
 
 @dataclass(frozen=True)
-class StartSettings:
+class StartSettings(Settings):
     """Which weights training starts from, and how much of them it may change.
 
     Args:
@@ -169,6 +160,7 @@ class StartSettings:
         names: Which linear maps get them, a pattern such as "blocks.*.attention.*".
     """
 
+    section = "start"
     run: str = ""
     hub: str = ""
     extend: Literal["", "interpolated", "repeated"] = ""
@@ -177,7 +169,7 @@ class StartSettings:
     names: str = "*"
 
     def __post_init__(self) -> None:
-        typed(self, "start")
+        super().__post_init__()
         if self.rank and not (self.run or self.hub):
             raise ConfigError("start.rank adds to weights that are there already: name a run with start.run")
         if self.run and self.hub:
@@ -190,7 +182,7 @@ OWN = "of one's own"  # the name of a task or model that was given to `fit`
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Settings):
     """Everything that decides a run: the same configuration gives the same weights.
 
     Args:
@@ -215,6 +207,7 @@ class RunConfig:
         edgewise.errors.ConfigError: the configuration takes no option 'trian'; did you mean 'train'? ...
     """
 
+    section = ""
     task: Annotated[Choice, OneOf(TASKS)]
     model: Annotated[Choice, OneOf(MODELS)]
     graph: Annotated[PatternChoice, OneOf(GRAPHS, without=LAYOUT)] = field(default_factory=PatternChoice)
@@ -225,9 +218,6 @@ class RunConfig:
     machine: MachineSettings = field(default_factory=MachineSettings)
     start: StartSettings = field(default_factory=StartSettings)
     recipe: str = ""
-
-    def __post_init__(self) -> None:
-        typed(self, "")
 
     def idle(self) -> Iterator[str]:
         """The options that were given and have no effect beside the others, each in a sentence.

@@ -48,15 +48,11 @@ def moved(chosen: Descent, steps: int = STEPS) -> torch.Tensor:
     return model.w.detach()
 
 
-def expected(name: str, decay: float = 0.0, inside_root: bool = False) -> torch.Tensor:
-    """Where the equations take them; `inside_root` adds ε where the document has it."""
+def expected(name: str, decay: float) -> torch.Tensor:
+    """Where the equations take them."""
     eta, nu, rho, eps, (beta_1, beta_2) = RATE, NU, RHO, EPSILON, BETAS
     w = torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64)
     before, m, v, s = w.clone(), torch.zeros(3).double(), torch.zeros(3).double(), torch.zeros(3).double()
-
-    def root(square: torch.Tensor) -> torch.Tensor:
-        return (square + eps).sqrt() if inside_root else square.sqrt() + eps
-
     for t in range(1, STEPS + 1):
         g = gradient(w) + (0 if name == "adamw" else decay * w)
         if name == "sgd":
@@ -65,16 +61,16 @@ def expected(name: str, decay: float = 0.0, inside_root: bool = False) -> torch.
             w, before = w - eta * g + nu * (w - before), w  # (3.19)
         elif name == "adagrad":
             s = s + g**2
-            w = w - eta * g / root(s)
+            w = w - eta * g / (s.sqrt() + eps)
         elif name == "rmsprop":
             v = rho * v + (1 - rho) * g**2
-            w = w - eta * g / root(v)
+            w = w - eta * g / (v.sqrt() + eps)
         else:
             if name == "adamw":
                 w = w - eta * decay * w
             m = beta_1 * m + (1 - beta_1) * g  # (3.20)
             v = beta_2 * v + (1 - beta_2) * g**2  # (3.21)
-            w = w - eta * (m / (1 - beta_1**t)) / root(v / (1 - beta_2**t))  # (3.22)
+            w = w - eta * (m / (1 - beta_1**t)) / ((v / (1 - beta_2**t)).sqrt() + eps)  # (3.22)
     return w
 
 

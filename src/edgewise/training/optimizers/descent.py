@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 
-from edgewise.configuration import Bounds, Count, NonNegative, Positive, Share, typed
+from edgewise.configuration import Bounds, Count, NonNegative, Positive, Settings, Share
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.training.optimizers.langevin import SGLD, CyclicalSGLD
 from edgewise.training.optimizers.newton import Newton
@@ -52,7 +52,7 @@ def _fused(groups: Groups) -> bool:
 
 
 @dataclass(frozen=True)
-class Descent:
+class Descent(Settings):
     """Stochastic gradient descent, (3.15) and, on mini-batches, (3.18); every other optimiser takes its options too.
 
     Args:
@@ -62,13 +62,11 @@ class Descent:
         decay_prefix: Decay only weights whose name starts so, for instance "layers.0." for the first layer alone.
     """
 
+    section = "optimizer"
     learning_rate: Positive = 1e-3
     weight_decay: NonNegative = 0.0
     decay_matrices_only: bool = False
     decay_prefix: str = ""
-
-    def __post_init__(self) -> None:
-        typed(self, "optimizer")
 
     def optimizer(self, groups: Groups) -> Optimizer:
         """PyTorch's optimiser of these groups of weights."""
