@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from torch import nn
 
 from edgewise.deployment import Trained
+from edgewise.deployment import service as module
+from edgewise.deployment.service import Batches, BusyError, RowError
 from edgewise.deployment.serving import Limits, application
-from edgewise.deployment.serving import service as module
-from edgewise.deployment.serving.service import Batches, BusyError, RowError
 from edgewise.errors import DataError
 from edgewise.tasks import Predicts
 

@@ -16,8 +16,8 @@ from unittest.mock import Mock
 import pytest
 
 from edgewise.apps.command.main import main
-from edgewise.deployment.serving import server
-from edgewise.deployment.serving.service import LOOPBACK
+from edgewise.deployment import serving as server
+from edgewise.deployment.service import LOOPBACK
 
 
 @pytest.fixture(scope="module")

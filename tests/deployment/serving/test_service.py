@@ -25,9 +25,9 @@ from edgewise import tasks as tasks_folder
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.deployment import load
+from edgewise.deployment import serving as module
+from edgewise.deployment.service import File, as_texts, without_places
 from edgewise.deployment.serving import Limits
-from edgewise.deployment.serving import server as module
-from edgewise.deployment.serving.service import File, as_texts, without_places
 from edgewise.training import train
 
 OPTIONS = {

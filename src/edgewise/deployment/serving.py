@@ -1,4 +1,4 @@
-"""The server under the service: one process, its socket, its signals."""
+"""A run as a small HTTP service: the server under it, one process, its socket, its signals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from edgewise.deployment.serving.service import LOOPBACK, Limits, application
+from edgewise.deployment.service import LOOPBACK
+from edgewise.deployment.service import Limits as Limits
+from edgewise.deployment.service import application as application
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, EdgewiseError, installing
 
