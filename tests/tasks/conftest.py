@@ -1,4 +1,4 @@
-"""A model for tests: it answers each node's own features, so that what it is given shows in what it says."""
+"""A model that answers each node's own features, so that what it is given shows in what it says; a small MNIST."""
 
 import pytest
 import torch
@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.tasks import mnist
+from tasks.miniature import SIZES
 
 
 class Echo(nn.Module):
@@ -23,6 +25,13 @@ class Echo(nn.Module):
             x = x.to_dense()
         y = self.weight[x] if self.tokens else x @ self.weight
         return y.mean(-2, keepdim=True) if self.whole_graph else y
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MNIST has as few images as `write_mnist` writes."""
+    for name, size in SIZES.items():
+        monkeypatch.setitem(mnist.__globals__, name, size)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from edgewise.tasks.images.classification import read_image
 from tasks.miniature import (
     NODES,
     PAPERS,
-    SIZES,
     TEST,
     TRAIN,
     WORDS,
@@ -144,12 +143,6 @@ IDX: dict[str, tuple[str, bytes, str]] = {
     "more labels": ("t10k-labels", idx(np.arange(5)), "4 labels were expected, it has 5"),
     "a label of ten": ("t10k-labels", idx(np.array([1, 2, 10, 3])), "label 2 is 10, expected a digit 0 to 9"),
 }
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in SIZES.items():
-        monkeypatch.setitem(mnist.__globals__, name, size)
 
 
 @pytest.mark.usefixtures("small")

@@ -16,7 +16,6 @@ import safetensors.torch
 import torch
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import read_bytes
 from edgewise.tasks.core.source import Remote, Tensors, cached, digest, fetch, find_folder
 
 CONTENT = b"real data" * 1000
@@ -204,14 +203,6 @@ def test_download_is_idle_where_all_is_there(places, monkeypatch: pytest.MonkeyP
     fill(environment, "a", "b.gz")
     monkeypatch.setattr("edgewise.tasks.core.source.fetch", lambda *call: pytest.fail("fetched"))
     assert find_folder("sub", FILES, download=True) == environment
-
-
-def test_read_bytes_is_bounded(tmp_path: Path) -> None:
-    file = tmp_path / "long.bin"
-    file.write_bytes(b"12345")
-    assert read_bytes(file, 5) == b"12345"
-    with pytest.raises(DataError, match=r"long\.bin: longer than the 4 bytes"):
-        read_bytes(file, 4)
 
 
 class Preparation:

@@ -51,6 +51,10 @@ def values() -> GraphRegression:
         ({"splits": {"train": torch.tensor([0])}}, "splits have no 'valid'"),
         ({"splits": dict.fromkeys(SPLITS, torch.tensor([-1, 2]))}, "the train split has graphs -1 to 2, of 0 to 5"),
         ({"splits": dict.fromkeys(SPLITS, torch.ones(6) > 0)}, "the train split is a mask"),
+        ({"splits": {"train": [0, 1], "valid": [2], "test": [4, 0]}}, "graph 0 is in two splits, train and test"),
+        ({"splits": {"train": [0, 0], "valid": [2]}}, "the train split lists graph 0 2 times"),
+        ({"splits": {"train": [0.0], "valid": [2]}}, r"list its graphs by their numbers, \[M\] of int64, not \[1\]"),
+        ({"splits": {"train": ["a"], "valid": [2]}}, "must list its graphs by their numbers, not as a list"),
     ],
 )
 def test_data_that_do_not_fit_the_graphs_are_named(wrong: dict[str, Any], told: str) -> None:
@@ -68,26 +72,6 @@ class GraphNetwork(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         return self.readout(graph, self.layer(graph, x))
-
-
-@pytest.mark.parametrize(
-    ("splits", "told"),
-    [
-        ({"train": [0, 1], "valid": [1, 2]}, "graph 1 is in two splits, train and valid"),
-        ({"train": [0, 1], "valid": [2], "test": [4, 0]}, "graph 0 is in two splits, train and test"),
-        ({"train": [0, 0], "valid": [2]}, "the train split lists graph 0 2 times"),
-        (
-            {"train": [0.0], "valid": [2]},
-            r"train split must list its graphs by their numbers, \[M\] of int64, not \[1\]",
-        ),
-        ({"train": ["a"], "valid": [2]}, "train split must list its graphs by their numbers, not as a list"),
-        ({"train": [True], "valid": [2]}, "the train split is a mask"),
-    ],
-)
-def test_splits_list_each_graph_once(splits: dict[Any, Any], told: str) -> None:
-    known = graphs(torch.tensor([0, 1, 2, 0, 1, 2]), ("a", "b", "c"))
-    with pytest.raises(DataError, match=told):
-        GraphClassification("six", replace(known, splits=splits))
 
 
 def test_a_batch_is_block_diagonal_and_answers_each_graph_as_if_alone(classes: GraphClassification) -> None:

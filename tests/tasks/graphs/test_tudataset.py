@@ -155,8 +155,6 @@ def test_enzymes_and_mutag_are_what_their_papers_say(data) -> None:
     assert mutag.signature.inputs == 7
     assert torch.bincount(mutag.graphs.targets).tolist() == [63, 125]
     assert sum(member.num_edges for member in mutag.graphs.members) == 7442
-    tested = torch.cat([tudataset("ENZYMES", fold=fold).graphs.splits["test"] for fold in range(10)])
-    assert tested.sort().values.tolist() == list(range(600))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's

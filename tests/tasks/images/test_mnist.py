@@ -8,13 +8,7 @@ import torch
 
 from edgewise.tasks import mnist, mnist_rotated
 from edgewise.tasks.images.digits import rotate
-from tasks.miniature import SIZES, mnist_parts, write_mnist
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, size in SIZES.items():
-        monkeypatch.setitem(mnist.__globals__, name, size)
+from tasks.miniature import mnist_parts, write_mnist
 
 
 @pytest.mark.usefixtures("small")

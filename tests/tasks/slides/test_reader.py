@@ -18,7 +18,6 @@ from edgewise.tasks.slides.reader import (
     fit_scale,
     lay_out,
     learn_extractor,
-    neighbours,
     stream,
     view,
 )
@@ -66,13 +65,6 @@ def test_workers_give_what_one_process_gives(tmp_path):
     together = list(stream(layouts, Tiling(0.5, 32, workers=2)))
     assert [number for number, _ in together] == [number for number, _ in alone] == [0, 1, 2]
     assert all(torch.equal(a, b) for (_, a), (_, b) in zip(alone, together, strict=True))
-
-
-def test_neighbours_are_the_eight_around():
-    places = torch.cartesian_prod(torch.arange(4), torch.arange(5))[torch.randperm(20)]
-    near = (places[:, None] - places[None]).abs().amax(-1) == 1
-    assert torch.equal(neighbours(places).dense_mask(), near)
-    assert neighbours(places[:1]).num_edges == 0
 
 
 def test_the_real_slide_has_the_resolution_that_its_scanner_wrote(data):

@@ -234,10 +234,8 @@ def _state(features: Features) -> Tensors:
 
 def _restore(features: Features, state: Tensors) -> None:
     if isinstance(features.extractor, nn.Module):
-        mine = {
-            name.removeprefix("extractor."): value for name, value in state.items() if name.startswith("extractor.")
-        }
-        features.extractor.load_state_dict(mine)
+        mine = {name: value for name, value in state.items() if name.startswith("extractor.")}
+        features.extractor.load_state_dict({name.removeprefix("extractor."): value for name, value in mine.items()})
     features.mean, features.deviation = state["mean"], state["deviation"]
 
 
@@ -356,20 +354,17 @@ def read_folder(folder: Path, seed: int) -> Slides:
     with reading(path, "a CSV file"):
         rows = list(csv.DictReader(lines_of(path, content)))
     if not rows or not {"slide", "label"} <= set(rows[0]):
-        raise DataError(f"{folder / 'labels.csv'}: the columns slide and label, and at least one slide, are needed")
+        raise DataError(f"{path}: the columns slide and label, and at least one slide, are needed")
     for line, row in enumerate(rows, start=2):
         name, split = row["slide"] or "", row.get("split", "train")
         if not holds(folder, name):
-            raise DataError(f"{folder / 'labels.csv'}, line {line}: {name[:80]!r} is no file of this folder")
+            raise DataError(f"{path}, line {line}: {name[:80]!r} is no file of this folder")
         if not row["label"] or split not in SPLITS:
-            raise DataError(
-                f"{folder / 'labels.csv'}, line {line}: a label, and a split train, valid or test, are needed"
-            )
+            raise DataError(f"{path}, line {line}: a label, and a split train, valid or test, are needed")
     classes = tuple(sorted({row["label"] for row in rows}))
-    number_of = {name: number for number, name in enumerate(classes)}
-    targets = torch.tensor([number_of[row["label"]] for row in rows])
+    targets = torch.tensor([classes.index(row["label"]) for row in rows])
     if "split" in rows[0]:
-        splits = named([row["split"] for row in rows], lambda number: f"{folder / 'labels.csv'}, line {number + 2}")
+        splits = named([row["split"] for row in rows], lambda number: f"{path}, line {number + 2}")
     else:
         splits = by_class(targets, seed)
     return Slides(tuple(folder / row["slide"] for row in rows), targets, classes, splits)

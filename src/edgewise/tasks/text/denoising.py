@@ -90,9 +90,7 @@ class Denoising(Translation):
 
     def read(self, sources: Sequence[str]) -> list[list[int]]:
         """The tokens of damaged texts, with "<mask>" where something is missing."""
-        pieces = [source.split(HOLE) for source in sources]
-        read = [self.tokenizer.encode([piece.strip() for piece in some]) for some in pieces]
-        return [with_masks(some, self.tokenizer.mask) if len(some) > 1 else some[0] for some in read]
+        return [with_masks(self.tokenizer, [piece.strip() for piece in source.split(HOLE)]) for source in sources]
 
 
 def multi30k_denoising(
@@ -369,10 +367,9 @@ class MaskedTokens(Classification):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
-        pieces = self.tokenizer.encode(request.strip().split(HOLE))
-        if len(pieces) == 1:
+        if HOLE not in request:
             raise DataError(f"nothing to guess: write {HOLE} in place of a token")
-        x = self.frame(with_masks(pieces, self.mask))
+        x = self.frame(with_masks(self.tokenizer, request.strip().split(HOLE)))
         graph = text_graph(pattern, len(x)).to(device)
         special = list(self.tokenizer.special)
         logits = model.eval()(graph, x.to(device)).cpu().double()[x == self.mask]

@@ -247,8 +247,7 @@ class Reading:
 
     def tokens(self, tokenizer: Tokenizer, text: str) -> list[int]:
         """The tokens of a document, with a mask for each "<mask>" in it."""
-        pieces = tokenizer.encode(self.text(text).split(HOLE))
-        return with_masks(pieces, tokenizer.mask) if len(pieces) > 1 else pieces[0]
+        return with_masks(tokenizer, self.text(text).split(HOLE))
 
     def framed(self, tokenizer: Tokenizer, tokens: Sequence[int]) -> Tensor:
         """A document's first tokens, as many as are read, between its two ends."""

@@ -43,9 +43,10 @@ class Tokenizer(Protocol):
         """Everything that `tokenizer_from_json` needs."""
 
 
-def with_masks(pieces: Sequence[Sequence[int]], mask: int = MASK) -> list[int]:
+def with_masks(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
     """The tokens of the pieces between the holes of a text, with a mask for each hole."""
-    return [token for piece in pieces for token in (mask, *piece)][1:]
+    first, *rest = tokenizer.encode(pieces)
+    return [*first, *(token for piece in rest for token in (tokenizer.mask, *piece))]
 
 
 class OwnTokenizer:
