@@ -257,7 +257,7 @@ def graph_generation(
     """
     if draws < 1:
         raise ConfigError(f"task.draws must be at least 1, not {draws}")
-    law = family_named(family)
+    law = chosen("family", family, FAMILIES)
     splits = draw_splits(law, train, test, torch.Generator().manual_seed(seed))
     return GraphGeneration(family, law, splits, draws, order)
 
@@ -486,11 +486,6 @@ class Grids:
 FAMILIES: dict[str, Family] = {"communities": Communities(), "grids": Grids()}
 
 
-def family_named(name: str) -> Family:
-    """The family of that name; an unknown name is a ConfigError that lists the known ones."""
-    return chosen("family", name, FAMILIES)
-
-
 def draw_splits(family: Family, train: int, test: int, generator: torch.Generator) -> dict[Split, list[Graph]]:
     """`train` members, a tenth as many to choose the weights by, neither with one that is withheld, and `test` others.
 
@@ -663,5 +658,5 @@ def graph_reconstruction(
         >>> task.epoch_size, task.signature.inputs
         (20, 8)
     """
-    splits = draw_splits(family_named(family), train, test, torch.Generator().manual_seed(seed))
+    splits = draw_splits(chosen("family", family, FAMILIES), train, test, torch.Generator().manual_seed(seed))
     return GraphReconstruction(f"{family}, reconstructed", splits, width)
