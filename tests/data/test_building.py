@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from edgewise import Graph
 from edgewise.data import build_store
+from edgewise.data.building import arrays_of, edges_of
 from edgewise.errors import DataError
 from edgewise.graphs import Store, store
 from edgewise.graphs.layout import check_store
@@ -133,12 +134,6 @@ def test_ends_of_edges_and_names_of_nodes_are_called_as_in_a_folder_of_ones_own(
     assert sorted(store.graph.edge_index().T.tolist()) == ([[0, 1], [1, 2]] if turned else [[1, 0], [2, 1]])
     assert [store.name(node) for node in range(3)] == ["10", "30", "20"]
     assert store.manifest.features == ("size",) and store.manifest.classes == ("u", "v")
-
-
-def test_chosen_ends_that_are_not_there_are_named(tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("von,nach\n0,1\n")
-    with pytest.raises(DataError, match=r"e\.csv: its columns are von, nach; expected von and to"):
-        build_store(tmp_path / "store", [tmp_path / "e.csv"], ends=("von", "to"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
@@ -348,3 +343,48 @@ def test_a_node_in_two_parts_is_named(tmp_path: Path) -> None:
 def test_rows_of_any_width_are_read(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 5_000_000), np.int8))
     assert build_store(tmp_path / "store", [([0], [0], None)], [tmp_path / "x.npy"]).arrays["x"].shape == (1, 5_000_000)
+
+
+def test_arrays_are_read_where_they_lie(tmp_path: Path) -> None:
+    x = torch.arange(24).view(6, 4)
+    save_file({"a": x.to(torch.bfloat16), "b": x}, tmp_path / "x.safetensors")
+    np.save(tmp_path / "x.npy", x.numpy())
+    found = arrays_of(tmp_path / "x.safetensors") | arrays_of(tmp_path / "x.npy")
+    assert found["a"].rows(1, 3).equal(x[1:3].to(torch.bfloat16))
+    assert found["b"].rows(5, 6).equal(x[5:6])
+    assert found[""].rows(0, 6).equal(x)
+    assert [len(part) for part in found[""].pieces(4)] == [4, 2]
+
+
+def test_an_array_that_promises_more_than_it_holds(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(100))
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
+    with pytest.raises(DataError, match=r"x\.npy: .*promises \[100\]"):
+        arrays_of(tmp_path / "x.npy")
+    np.save(tmp_path / "f.npy", np.asfortranarray(np.zeros((3, 2))))
+    with pytest.raises(DataError, match="write it in C order"):
+        arrays_of(tmp_path / "f.npy")
+    np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
+    with pytest.raises(DataError, match=r"o\.npy: not a"):
+        arrays_of(tmp_path / "o.npy")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.array([[0, 1], [1, 0]], dtype=bool), r"edges must be integers \[2, E\] or \[E, 2\]"),
+        (np.array([[0, 1], [1, 0]], dtype=">i4"), "its numbers are in the other order of bytes: write it in that of"),
+    ],
+)
+def test_arrays_of_other_numbers_than_whole_ones_of_this_machine_are_refused(tmp_path, array, message: str) -> None:
+    np.save(tmp_path / "e.npy", array)
+    with pytest.raises(DataError, match=message):
+        list(edges_of(tmp_path / "e.npy", None))
+
+
+def test_a_column_without_a_name_is_neither_a_feature_nor_an_attribute(tmp_path) -> None:
+    (tmp_path / "e.csv").write_text(",sender,receiver\n0,1,0\n1,0,1\n")
+    (tmp_path / "n.csv").write_text(",size\n0,5\n1,7\n")
+    assert [e for _, _, e in edges_of(tmp_path / "e.csv", None)] == [None]
+    build_store(tmp_path / "s", [tmp_path / "e.csv"], [tmp_path / "n.csv"])
+    assert Store.open(tmp_path / "s").x.rows(0, 2).tolist() == [[5], [7]]

@@ -217,8 +217,3 @@ def test_those_that_are_chosen_come_first_and_must_be_there() -> None:
     for chosen in (("a", "c"), ("a",), ("a", "b", "a")):
         with pytest.raises(DataError, match=r"edges\.csv: its columns are a, b; expected a"):
             ends_called(PATH, ["a", "b"], chosen, "--ends")
-
-
-def test_two_pairs_are_a_question() -> None:
-    with pytest.raises(DataError, match=r"expected one of from and to; u and v: give --task\.ends"):
-        ends_called(PATH, ["u", "from", "v", "to"], (), "--task.ends")

@@ -4,7 +4,6 @@ parts and scales are fitted to what trains."""
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,7 +14,6 @@ from edgewise.data.examples import (
     Examples,
     columns_of,
     ends_within,
-    graphs_of,
     read_examples,
     read_members,
 )
@@ -145,18 +143,6 @@ def test_rows_come_by_example_and_edges_name_them_there(tmp_path) -> None:
         read_members(tmp_path / "n.csv", ["a"], "cloud", "", asked, [])
 
 
-def test_each_graph_s_edges_keep_their_features() -> None:
-    edges = np.array([[4, 0, 2, 1], [3, 1, 3, 0]])
-    members, known = graphs_of(edges, np.array([2, 3]), np.arange(4.0)[:, None], undirected=False)
-    assert known is not None
-    pairs = [tuple(pair) for one in members for pair in one.edge_index().T.tolist()]
-    first = [0] * members[0].num_edges + [2] * members[1].num_edges
-    whole = {(a + n, b + n): value for (a, b), n, value in zip(pairs, first, known[:, 0].tolist(), strict=True)}
-    assert whole == {(4, 3): 0.0, (0, 1): 1.0, (2, 3): 2.0, (1, 0): 3.0}
-    both, none = graphs_of(edges, np.array([2, 3]), None, undirected=True)
-    assert none is None and both[1].num_edges == 4
-
-
 def texts(place: Path, rows: list[str], asked: Asked = BOTH) -> Examples:
     return read(place, "\n".join(["id,text,size,kind", *rows]) + "\n", asked)[0]
 
@@ -176,21 +162,6 @@ def test_what_trains_alone_gives_the_scales_and_equal_texts_stay_together(tmp_pa
     parts = {split: {rows.inputs["text"][row] for row in chosen.tolist()} for split, chosen in own.splits.items()}
     assert not parts["train"] & parts["test"] and not parts["train"] & parts["valid"]
     assert sum(map(len, own.splits.values())) == sum(n % 3 != 0 or n % 4 != 0 for n in range(30))  # n12 has no target
-
-
-def test_a_run_s_parts_and_scales_are_taken_whatever_has_become_of_the_file(tmp_path) -> None:
-    rows = texts(tmp_path, gapped())
-    own = settle(rows, "", "auto", 0)
-    (tmp_path / "run").mkdir()
-    own.keep(tmp_path / "run")
-    changed = texts(tmp_path, [*reversed(gapped()), "new,t,9999.5,w"])
-    later = settle(changed, str(tmp_path / "run"), "auto", 7)
-    assert later.fitted == own.fitted
-    for split in own.splits:
-        names = {changed.name(row) for row in later.splits[split].tolist()}
-        assert names == {rows.name(row) for row in own.splits[split].tolist()}
-    assert any("by which nothing is measured: 1" in change for change in later.changes)
-    assert any("texts with other labels than the run's count as unlabelled: w" in change for change in later.changes)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise.data.splits import SPLITS, by_class, by_time, cut, dealt, fixed, held_out, named, shuffled, sizes
+from edgewise.data.splits import SPLITS, by_class, by_time, cut, dealt, fixed, held_out, shuffled, sizes
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import TASKS
 
@@ -122,13 +122,6 @@ def test_three_times_make_three_parts(counts: list[int], ends: tuple[float, floa
     assert times[0].max() < times[1].min() and times[1].max() < times[2].min()
     with pytest.raises(DataError, match="2 different times of 40 examples do not make three parts"):
         by_time(torch.arange(40) % 2)
-
-
-def test_examples_may_name_their_split() -> None:
-    splits = named(["test", "train", "", "train"], str)
-    assert {split: rows.tolist() for split, rows in splits.items()} == {"train": [1, 3], "valid": [], "test": [0]}
-    with pytest.raises(DataError, match="line 3: the split 'validation' is none of train, valid, test"):
-        named(["test", "validation"], lambda number: f"line {number + 2}")
 
 
 def test_folds_that_cannot_be_are_refused() -> None:

@@ -102,12 +102,6 @@ def test_a_line_of_names_may_be_longer_than_a_sample(tmp_path, end: str) -> None
     assert len(piece) == 9 and piece.numbers(names[-2]).tolist() == [0.5] * 9
 
 
-def test_commas_in_a_tsv_file_with_one_column_are_its_texts_own(tmp_path) -> None:
-    path = write(tmp_path, "text\nGood, really\nBad\n", "new.tsv")
-    for table in (read_table(path), *pieces(path)):
-        assert table.texts("text") == ["Good, really", "Bad"]
-
-
 def test_a_piece_of_wide_texts_ends_early(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "WIDE", 1000)
     path = write(tmp_path, "node,size\n" + "".join(f"{'a' * 300}{number},{number}\n" for number in range(20)))

@@ -367,19 +367,6 @@ class Target:
         """How many outputs a model has for it."""
         return len(self.classes) or 1
 
-    def to_plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"name": self.name, "kind": self.kind, "classes": list(self.classes), "why": self.why}
-
-    @classmethod
-    def from_plain(cls, content: Mapping[str, Any]) -> Self:
-        """What `to_plain` wrote."""
-        name, why = str(content["name"]), str(content["why"])
-        made = cls(content["kind"], tuple(map(str, content["classes"])), why, name)
-        if made.kind not in ("class", "number") or (made.kind == "class") != bool(made.classes):
-            raise ValueError(f"the target {made}")
-        return made
-
     def known(self, labels: Labels) -> Tensor:
         """Which examples have one, [N]."""
         values = self.values(labels)

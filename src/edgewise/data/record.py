@@ -3,9 +3,8 @@
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgewise.configuration import build, plain
 from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
 from edgewise.data.examples import Asked, Examples, Kinds
 from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
-from edgewise.errors import DataError, counted
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
 from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, links_of
@@ -43,7 +43,7 @@ class Fitted:
     # of each target the mean and the deviation of the values that train; 0 and 1 for classes
     scales: tuple[tuple[float, float], ...] = ()
     # the columns that were found, by their meaning, such as that which names the nodes
-    names: Mapping[str, str] | None = None
+    names: dict[str, str] | None = None
 
     @property
     def target(self) -> Target:
@@ -62,26 +62,26 @@ class Fitted:
     def to_plain(self) -> dict[str, Any]:
         """As JSON holds it."""
         targets = [
-            target.to_plain()
-            | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
+            plain(target) | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
             for target, scale in zip(self.targets, self.scales, strict=True)
         ]
         columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
-        names = {} if self.names is None else {"names": dict(self.names)}
+        names = {} if self.names is None else {"names": self.names}
         return {"targets": targets, **columns, "features": list(self.widths), **names}
 
     @classmethod
     def from_plain(cls, content: dict[str, Any]) -> Self:
         """What `to_plain` wrote."""
-        targets = content["targets"]
-        scales = tuple((float(one.get("mean", 0.0)), float(one.get("deviation", 1.0))) for one in targets)
-        if not all(isfinite(number) for scale in scales for number in scale):
+        scales = [(one.pop("mean", 0.0), one.pop("deviation", 1.0)) for one in content["targets"]]
+        columns, edges = from_plain(content["columns"]), from_plain(content["edge_columns"])
+        rest = {"targets": content["targets"], "widths": content["features"], "scales": scales}
+        try:
+            made = build(cls, rest | {"names": content.get("names")}, "data")
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if any((one.kind == "class") != bool(one.classes) for one in made.targets):
             raise ValueError("the targets")
-        made = tuple(Target.from_plain(one) for one in targets)
-        nodes, edges = map(int, content["features"])
-        names = {str(name): str(column) for name, column in content["names"].items()} if "names" in content else None
-        columns, others = from_plain(content["columns"]), from_plain(content["edge_columns"])
-        return cls(made, columns, others, (nodes, edges), scales, names)
+        return replace(made, columns=columns, edges=edges)
 
 
 @dataclass(frozen=True)

@@ -41,18 +41,8 @@ def given(place: Path, nodes: str, edges: str = "source,target\nn1,n3\n") -> Pat
 
 
 def train(place: Path, run: Path, *more: str) -> Path:
-    options = [
-        "--task.folder",
-        str(place),
-        "--train.steps",
-        "4",
-        "--train.checkpoints.every",
-        "2",
-        "--evaluation.every",
-        "2",
-        *more,
-    ]
-    assert main(["train", "own-nodes", *options, "--run", str(run)]) == 0
+    words = ["train", "own-nodes", "--train.steps", "4", "--train.checkpoints.every", "2", "--evaluation.every", "2"]
+    assert main([*words, *more, "--task.folder", str(place), "--run", str(run)]) == 0
     return run
 
 

@@ -239,7 +239,7 @@ def node_folder(
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
         edges = fit_to(given.e, slice(None), scale == "standard")
         widths = width_of(given.x, columns), width_of(given.e, edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=given.found)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=dict(given.found))
 
     own = settle(given, like, target, fold, times=times, fit=fit_columns)
     if when is not None and times is not None:
@@ -404,7 +404,7 @@ def link_folder(
     given = given.described(cut.train.numpy())  # those that are held out are in no degree
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
-        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=given.found)
+        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=dict(given.found))
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
     x, _ = inputs_of(given, fitted)
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
