@@ -16,7 +16,6 @@ from safetensors.torch import save
 
 from edgewise.configuration import read_yaml
 from edgewise.data import build_store
-from edgewise.data.pictures import read_picture
 from edgewise.data.table import pieces, read_table
 from edgewise.graphs.layout import check_store
 from edgewise.models.hub.pretrained import from_hugging_face
@@ -29,6 +28,7 @@ from edgewise.tasks.images.digits import read_idx
 from edgewise.tasks.nodes.citation import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
 from edgewise.tasks.own.graphs import graph_folder
+from edgewise.tasks.own.images import read_picture
 from edgewise.tasks.own.nodes import link_folder, node_folder
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out

@@ -65,10 +65,10 @@ from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
 from edgewise.tasks.own.graphs import point_folder as point_folder
 from edgewise.tasks.own.images import image_folder as image_folder
-from edgewise.tasks.own.molecules import molecule_table as molecule_table
 from edgewise.tasks.own.nodes import link_folder as link_folder
 from edgewise.tasks.own.nodes import node_folder as node_folder
 from edgewise.tasks.own.parallel import parallel_text as parallel_text
+from edgewise.tasks.own.texts import molecule_table as molecule_table
 from edgewise.tasks.own.texts import text_table as text_table
 from edgewise.tasks.particles.atoms import EnergiesAndForces as EnergiesAndForces
 from edgewise.tasks.particles.atoms import molecular_dynamics as molecular_dynamics

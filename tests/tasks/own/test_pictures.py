@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from edgewise.data.pictures import read_picture
 from edgewise.errors import DataError
+from edgewise.tasks.own.images import read_picture
 
 RED = np.zeros((4, 6, 3), dtype=np.uint8)
 RED[:, :3, 0] = 250
