@@ -50,9 +50,8 @@ def rollout(explained: Explained) -> Scores:
 
     Equation    r_0 = r_L Ã_L ... Ã_1,  Ã = ½ A + ½ I, with A the mean over the heads
     Symbols     r_L = 1 at the explained node, or spread over all; an edge's score = what passes along it
-    Edge cases  of an encoder-decoder, sources and targets are the nodes: a call's Ã is I for those that it does not
-                update, r_L is at the targets, and the edges are those from sources to targets; Ã is I, too, for a node
-                without senders, so that the scores of nodes add up to 1
+    Edge cases  of an encoder-decoder, sources and targets are the nodes and the edges those between; a call's Ã is I
+                for nodes that it does not update, or without senders, so that the scores of nodes add up to 1
     Reference   Abnar & Zuidema, "Quantifying attention flow in transformers", 2020, eq. 1
     """
     steps, count, first = layers(explained)

@@ -67,9 +67,8 @@ def fidelity(
     Equation    deletion: F without the ⌊s n⌋ highest of n scores, for s = 0, 1/10, ..., 1; insertion: F with these
                 alone. An edge is deleted by removing it, a node by its features becoming the baseline, or, where there
                 is none, by removing its edges
-    Symbols     of = "edges" or "nodes"; shown = the number to draw, where it is another than the one explained, such as
-                a probability; orders = how many random orders are averaged; the degree of an edge is the sum of its
-                ends'
+    Symbols     of = "edges" or "nodes"; shown = another number to draw than the one explained, such as a probability;
+                orders = how many random ones are averaged; an edge's degree is the sum of its ends'
     Errors      ExplanationError for edges where the model reads none
     Cost        2 POINTS (orders + 2) evaluations; only what is within reach of the explained node is deleted
     Reference   Petsiuk, Das & Saenko, "RISE", 2018, §4.2; Yuan et al., "Explainability in graph neural networks", 2022

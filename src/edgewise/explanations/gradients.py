@@ -42,9 +42,8 @@ def integrated(explained: Explained) -> tuple[Tensor, Tensor | None, float]:
                 On an interval the integral is h (w ∂(a) + (1 - w) ∂(b)) of the gradients at Gauss's two points, with
                 the w that makes its sum the change of F; w = 1/2 where that one is not in [0, 1]. It is exact for one
                 kink between the points, as a ReLU makes them, and of Gauss's order where F is smooth
-    Cost        2 gradients for each interval: the one on which Gauss's rule misses most is halved until it misses 1e-2
-                altogether and both sums hold to 1e-3; of at most 100: a model that jumps along the way misses more, and
-                the result says by how much
+    Cost        2 gradients for each interval, of at most 100: that on which Gauss's rule misses most is halved until
+                both sums hold to 1e-3. A model that jumps along the way misses more, and the result says by how much
     Reference   Sundararajan, Taly & Yan, "Axiomatic attribution for deep networks", 2017, eq. 1
     """
     edges, missed = _along(lambda m: explained(None, m), explained.edges.num_edges, explained.device)

@@ -47,8 +47,7 @@ class Explanation:
     """What the edges and nodes of a graph contribute to one number of a model's outputs.
 
     Symbols     edges [E] in the order of `graph`, positive where an edge raises the output; None where the model reads
-                no edges; nodes [J], of the features or tokens of its senders; value = F, the number; missed = by how
-                much the sums of integrated gradients miss F(1) - F(0), None for other methods
+                no edges; nodes [J], of its senders; value = F; missed = by how much integrated gradients' sums miss
     """
 
     method: str
@@ -90,10 +89,8 @@ def explain(
     Shapes      outputs, x and graph as the model has them -> edges [E] in the order of the graph's edges, nodes [J]
     Errors      ExplanationError for an unknown method, a method that has nothing to say of the model (rollout without
                 attention), a target that is no number of the outputs, or a layer or head that is not there
-    Edge cases  of a leading batch the member is explained whose output the index names; of a large graph only the nodes
-                that can have an influence on the explained node are evaluated, where that leaves the output as it is;
-                a model in training mode is put in evaluation mode; `torch.no_grad` and `torch.inference_mode` around it
-                change nothing
+    Edge cases  of a leading batch the member is explained whose output the index names; of a large graph only nodes
+                that can have an influence are evaluated, where the output stays as it is; the model is evaluated
     Cost        that of the method, in forward and backward passes
     Differs     an edge is explained as what it carries through all layers together, as PyG does
 

@@ -42,9 +42,8 @@ def learned(explained: Explained) -> Scores:
                 for the nodes'
     Symbols     λ = 0.5, μ = 0.1; H = entropy of a coin that falls on 1 with probability σ(θ); 60 steps of Adam
     Cost        60 forward and backward passes for the edges, as many for the nodes
-    Differs     the loss is the output's own fall, relative to what all edges together bring, instead of a mutual
-                information, so that it serves values as it does classes; masks start at 1/2 without noise, so that the
-                result is always the same; masks of nodes weigh a node's features together
+    Differs     the loss is the output's own fall instead of a mutual information, so that it serves values as classes;
+                masks start at 1/2 without noise: the result is always the same; a node's features are weighed together
     Reference   Ying et al., "GNNExplainer", 2019, eqs. 4-6
     """
     nodes = None if explained.baseline is None else _masked(explained, explained.num_nodes, False)

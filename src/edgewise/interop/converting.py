@@ -76,8 +76,7 @@ def convert(module: M) -> M:
                 that is written where PyTorch does not count it, by `.data` or a numpy array of the same memory, stays
                 the graph that it was: write the tensor itself, or make a new one
     Cost        an edge_index becomes a graph once, for as long as the tensor lives and is not written; a mask likewise
-    Differs     dropout of attention draws other numbers. A maximum or minimum that is 0 has its whole gradient, of
-                which PyTorch's scatter_reduce loses a share
+    Differs     dropout of attention draws other numbers. A maximum that is 0 has its whole gradient, not a share
 
     Example
         >>> import torch

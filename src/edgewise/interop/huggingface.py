@@ -33,9 +33,8 @@ def register_attention() -> str:
     Symbols     its result = the name, "edgewise"
     Errors      ConfigError without transformers, and in models that apply the mask to their scores themselves, as Bloom
                 (GPT-J, GPT-Neo and Falcon have a table of attentions of their own, and end in transformers' KeyError)
-    Edge cases  causal, sliding, chunked and packed masks and padding become graphs, made once for each length where
-                they are the same for all members of a batch; a token that may attend to nobody gets 0; grouped queries,
-                soft caps and T5's relative bias are read; attention weights are returned where they are asked for
+    Edge cases  causal, sliding, chunked and packed masks and padding become graphs, once for each length where all
+                members of a batch have the same; a token that may attend to nobody gets 0; weights are returned
     Cost        that of `attend`: a window costs its width, and not the length
 
     Example

@@ -21,10 +21,8 @@ def _nothing(module: Any) -> None:
 class Twin:
     """How one class of modules is computed here.
 
-    Symbols     forward(module, ...) = what the module's own `forward(...)` returns, or NotImplemented for a call that
-                it leaves to that; propagate = the same for PyTorch Geometric's `propagate`, which layers' own forward
-                passes call; refusal(module) = why a module with its options is left to its own code, or None: read by
-                `convert` and at every call
+    Symbols     forward(module, ...) = what the module's own `forward(...)` returns, or NotImplemented to leave a call
+                to it; propagate = the same for PyTorch Geometric's; refusal(module) = why a module stays, or None
     """
 
     forward: Callable[..., Any] | None = None

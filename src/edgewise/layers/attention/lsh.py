@@ -73,11 +73,9 @@ class LSHAttention(GroupedAttention[AngularHash]):
                 z_i^r = log Σ_{j ∈ P_r(i)} exp(s_ij),  z_i = log Σ_r exp(z_i^r)
                 P_r(i) = {j ∈ N(i) : h_r(q_j) = h_r(q_i), in the same chunk or the one before, j ≠ i} (see `alike`),
                 P(i) = {i} where that is empty in every round
-    Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ: queries
-                are keys; otherwise as MultiHeadAttention
+    Symbols     grouping = h (default: AngularHash(C)); size = m, nodes of a chunk; projection = [W_Q ‖ W_V]ᵀ
     Shapes      x [*, N, width] -> [*, N, width]
-    Edge cases  in training each call draws new rotations, a resumed run the same, as does a call that
-                `torch.utils.checkpoint` runs once more
+    Edge cases  in training each call draws new rotations: a resumed run, or a checkpoint's second call, the same ones
     Cost        on a graph by ranges, time O(N rounds (C buckets + size C + log N)) and memory O(N rounds C) for each
                 head: no pair is ever written; on other graphs edge by edge
     Differs     chunks are cut from the start of each bucket, not of the sorted sequence, so that a causal graph stays

@@ -131,12 +131,10 @@ class Rotary(Layer):
 
     Equation    R_p x: (x_c, x_{c+d/2}) turned by the angle p θ_c,  θ_c = base^(-2c/d),  c < d/2,
                 so that ⟨R_i q, R_j k⟩ depends on q, k and i - j only
-    Symbols     channels = d (per head); p = position, divided by `stretch`: positions beyond those trained on are
-                interpolated among them
+    Symbols     channels = d (per head); p = position / `stretch`: beyond those trained on, interpolated among them
     Shapes      x [*, N, H, d] -> [*, N, H, d]
     Cost        O(N H d); the angles are computed once per graph
-    Differs     pairs are (c, c + d/2), as in LLaMA and Hugging Face; the paper pairs (2c, 2c+1): the same up to a fixed
-                permutation of the channels of q and k
+    Differs     pairs are (c, c + d/2), as in LLaMA; the paper's (2c, 2c+1) are the same up to the order of channels
     Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Positional interpolation", 2023
 
     Example

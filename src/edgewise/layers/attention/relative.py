@@ -268,8 +268,7 @@ class TransformerXLAttention(PositionalAttention):
     Edge cases  any distance has its sinusoid, trained on or not
     Cost        that of MultiHeadAttention, O(D width²) for D different distances, O(I D width) time and O(I D H) memory
                 for what i makes of each: D = I + J on a complete graph, the radius on a window
-    Differs     no hidden states of an earlier segment: let the graph have their senders. Sines and cosines alternate:
-                the same up to the order of W_R's columns
+    Differs     no hidden states of an earlier segment: let the graph have their senders. Sines and cosines alternate
     Reference   Dai et al., "Transformer-XL", 2019, §3.3
 
     Example

@@ -48,8 +48,7 @@ class BlockSort(Layer):
     """Which block each block attends to, as a soft permutation: S_ab is the share of block b in what block a gets.
 
     Equation    S = sinkhorn((R + ε) / τ),  R_ab = x̄_aᵀ W x̄_b,  ε ~ Gumbel while training, else 0
-    Symbols     W [H, C, C]; temperature = τ; x̄ = the mean of a block, of a causal graph's block a the mean of all up
-                to the first node of a
+    Symbols     W [H, C, C]; temperature = τ; x̄ = the mean of a block; past: of all up to the first node of block a
     Shapes      blocks [*, A, b, H, C], sizes and allowed of `Blocking` -> S [*, H, A, A]
     Cost        O(H (N C + A C² + A² (C + iterations)))
     Differs     in the paper a perceptron maps a block's sum to a row of R, which holds a model to one number of blocks

@@ -83,8 +83,7 @@ class GatedFeedForward(Layer):
     """The gated feed-forward network SwiGLU, or another by its gate; called `feed_forward(x)`, node by node.
 
     Equation    (Swish(x W) ⊙ x V) W_2,  Swish(t) = t · sigmoid(t)
-    Symbols     gate_and_value = [W ‖ V]ᵀ in one matrix; down = W_2ᵀ; activation = what takes the place of Swish, by its
-                name in ACTIVATIONS: "gelu-tanh" gives GEGLU
+    Symbols     gate_and_value = [W ‖ V]ᵀ; down = W_2ᵀ; activation = in place of Swish: "gelu-tanh" gives GEGLU
     Shapes      x [*, width] -> [*, width]
     Cost        O(n width hidden), 3 products where FeedForward has 2: hidden = 8/3 width costs what 4 width does there
     Reference   Shazeer, 2020, (6)

@@ -144,8 +144,7 @@ class EdgeConv(Layer):
 
     Equation    x_i' = max_{j ∈ N(i)} MLP([x_i ‖ x_j - x_i])
     Symbols     mlp = MLP, from 2 inputs to outputs
-    Shapes      x [*, N, inputs], or a pair (x_receivers [*, I, inputs], x_senders [*, J, inputs]) -> [*, N, outputs];
-                SparseFeatures become dense
+    Shapes      x [*, N, inputs], dense or made so, or a pair (x_receivers, x_senders [*, J, inputs]) -> [*, N, outputs]
     Cost        time O(N inputs d + E |MLP without its first map|) for its first hidden width d, memory as `EdgeNetwork`
     Reference   Wang et al., "Dynamic graph CNN for learning on point clouds", 2019, (2), (7)-(8)
 

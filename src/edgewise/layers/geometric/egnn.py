@@ -127,8 +127,7 @@ class VelocityEGNN(EGNN):
                 x_i' = x_i + v_i'
                 h_i' = h_i + φ_h(h_i, Σ_{j ∈ N(i)} m_ij)                             (5), (6)
     Symbols     as in `EGNN`; phi_v = φ_v; v = v_init, the same at every layer
-    Shapes      h [*, N, channels], x and v [*, N, D], a_ij [*, E, edges], cell [D]
-                -> h' [*, N, channels], x' [*, N, D]
+    Shapes      as `EGNN`, and v [*, N, D]
     Reference   Satorras, Hoogeboom & Welling, 2021, §3.2
 
     Example

@@ -79,12 +79,10 @@ class SE3Attention(Layer):
                 h_i'^l = W^l h_i^l + W_O^l y_i^l
     Symbols     key_weights, value_weights = R_K, R_V; query, own, output = W_Q, W (type 0 with a bias), W_O; Q and the
                 rest as in `TFN`; D = numbers of a head, of all types, rows and paths
-    Shapes      h [*, N, (L + 1)², channels], x [*, N, 3] or the `Basis` made of it, a_ij [*, E, edges], cell [3]
-                -> [*, N, (L + 1)², channels]
+    Shapes      as `TFN`
     Cost        that of `TFN` twice, and O(E C Σ_l (2l + 1) P_l) for `attend` over the edges
-    Differs     the paper's radial networks give a matrix for each path and edge, here its diagonal, while W_Q and W_O
-                mix the channels; its W is softmax's own (attentive self-interaction). No nonlinearity and no norm: see
-                `Gate`
+    Differs     the paper's radial networks give a matrix for each path and edge, here its diagonal: W_Q and W_O mix the
+                channels; its W is softmax's own (attentive self-interaction). No nonlinearity: see `Gate`
     Reference   Fuchs et al., "SE(3)-Transformers", 2020, §3.2
 
     Example

@@ -59,16 +59,14 @@ class GAT(AdditiveAttention):
     Equation    s_ij = LeakyReLU(aᵀ [W x_i ‖ W x_j])             (5.12), or aᵀ [W x_i ‖ W x_j + W_edge e_ij]
                 α_ij = softmax_{j ∈ N(i) ∪ {i}}(s_ij)            (5.11)
                 x_i' = ‖_h Σ_j α_ij^h W_h x_j + b                (5.13), or the mean over h with concatenate=False
-    Symbols     W.weight = [W_1 ‖ ... ‖ W_H]ᵀ; a_receiver and a_sender = the halves of a, so that
-                aᵀ[u ‖ v] = a_receiverᵀu + a_senderᵀv; slope = η of LeakyReLU; outputs = channels of one head;
-                edge.weight = W_edge; `edges` = width of e_ij, 0: no edge features
+    Symbols     W.weight = [W_1 ‖ ... ‖ W_H]ᵀ; a_receiver, a_sender = the halves of a; slope = η of LeakyReLU; outputs =
+                channels of one head; edge.weight = W_edge; `edges` = width of e_ij, 0: no edge features
     Shapes      x [*, N, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, N, heads * outputs], averaged:
                 [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders [*, J, ...])
     Edge cases  self-loops are added where missing, with the mean of e over the edges that reach i. A pair has none
     Cost        time O(N inputs H C + E H C); memory O(N H C + E H) or more, by backend: [W x_i ‖ W x_j] is never built
-    Differs     (5.11), (5.13) sum over N(v_i) as the graph has it (as here for a pair); here i and b are added, as in
-                the paper. (5.13) puts LeakyReLU on the result; here the model's activation follows. `dropout` acts on
-                α. PyTorch Geometric has an a of its own for edges: the same score
+    Differs     (5.11), (5.13) sum over N(v_i) as the graph has it; here i and b are added, as in the paper. LeakyReLU
+                of (5.13) is left to the model. `dropout` acts on α. PyTorch Geometric has an a for edges
     Reference   Veličković et al., 2018, (1)-(6); Baggag & Saad, §5.4; Ngadiuba, lecture on graph attention, (1)-(4)
 
     Example

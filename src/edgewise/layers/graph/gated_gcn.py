@@ -23,15 +23,11 @@ class GatedGCN(Layer):
                 η_ij  = σ(e_ij') / (Σ_{j' ∈ N(i)} σ(e_ij'') + ε),  channel by channel
                 x_i'  = A x_i + Σ_{j ∈ N(i)} η_ij ⊙ B x_j
     Symbols     nodes = [A ‖ B ‖ D ‖ E], biases included; edges = C; ε = 1e-6; σ = sigmoid; `edges` = width of e_ij
-    Shapes      x [*, J, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, I, outputs]; x may be
-                SparseFeatures, or a pair (x_receivers [*, I, inputs], x_senders); of a single x the receivers are the
-                senders or, in a sampled graph, the first of them. `update` returns e' [*, E, outputs] too, for the next
-                layer to read
+    Shapes      x [*, J, inputs], SparseFeatures, or a pair (x_receivers, x_senders) (, e [*, E, edges] in the graph's
+                edge order) -> [*, I, outputs]; `update` returns e' [*, E, outputs] too, for the next layer to read
     Edge cases  without edge features e_ij' = D x_i + E x_j
-    Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`, of `update`
-                O((N + E) C)
-    Differs     in a network the paper adds x_i + ReLU(BN(x_i')) and e_ij + ReLU(BN(e_ij')): the former are the model's,
-                the latter `EdgeStream`'s
+    Cost        time O(N inputs C + E (edges + 1) C) for C = outputs; memory O(N C + E) on `native`
+    Differs     ReLU(BN(x_i')) and the residual are the model's, ReLU(BN(e_ij')) is `EdgeStream`'s
     Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11); Dwivedi et al., 2020, (47)-(49)
 
     Example

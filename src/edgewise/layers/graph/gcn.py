@@ -101,8 +101,7 @@ class GCN(Layer):
     """Graph convolution: a linear map of the degree-weighted mean of the neighbours and of the node itself.
 
     Equation    X' = Â X W + b,  Â = D̃^-½ (A + I) D̃^-½    (5.2), (5.4)
-    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`, cached on the graph; weight [E] = entries in place of
-                Â's, on the edges of the graph as it is
+    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`; weight [E] = entries in its place
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
                 [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
     Edge cases  an isolated node: X W + b; existing self-loops are not doubled. A pair has none; there, and in a sampled
@@ -207,8 +206,7 @@ class ACM(Layer):
                 (α_L, α_H, α_I) = softmax_rows([σ(H_L w_L) ‖ σ(H_H w_H) ‖ σ(H_I w_I)] W_mix / 3)
                 X' = 3 (α_L H_L + α_H H_H + α_I H_I),  α by node
     Symbols     channels = [W_L ‖ W_H ‖ W_I]; scores = w_L, w_H, w_I; mix = W_mix [3, 3]
-    Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a sampled graph's, or a pair
-                (x_receivers, x_senders)
+    Shapes      x [*, N, inputs], SparseFeatures, or a pair (x_receivers, x_senders) -> [*, N, outputs]
     Edge cases  an isolated node is its own neighbourhood: H_H = 0. A pair has no self-loops
     Cost        time O(N inputs outputs + E outputs), three times that of `GCN`
     Reference   Luan et al., "Revisiting heterophily for graph neural networks", 2022, §4.2, (4)-(5)

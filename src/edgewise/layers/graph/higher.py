@@ -190,8 +190,7 @@ class I2GNN(Layer):
                 h_v⁰ = W_1 x_v + W_2 [1(d_iv = 0), ..., 1(d_iv = hops), 1(v = j)] + b
                 h^(l+1) = norm_l(h^l + GIN_l(h^l))
                 y_i = W_3 x_i + Σ_{j ∈ N(i)} m_ij
-    Symbols     embed, mark = W_1, b and W_2; layers[l], norms[l] = GIN_l, norm_l; message = MLP_m; own = W_3; gain
-                as in `PairProduct`
+    Symbols     embed, mark = W_1, b and W_2; layers[l], norms[l] = GIN_l, norm_l; message = MLP_m; own = W_3
     Shapes      x [*, N, inputs] -> [*, N, outputs]
     Errors      GraphError for a graph whose receivers are not its senders
     Edge cases  a node without senders: W_3 x_i

@@ -171,7 +171,7 @@ class ClusterAssignment(Layer):
     Shapes      x [*, N, width] -> [*, N, K]; every row sums to 1
     Cost        O(N width K)
     Differs     the paper has an MLP, here it is linear, as in its own experiments
-    Reference   Bianchi, Grattarola & Alippi, 2020, (5); Baggag & Saad, §5.6, footnote 8
+    Reference   Bianchi, Grattarola & Alippi, "Spectral clustering with graph neural networks for graph pooling", 2020
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
@@ -213,13 +213,11 @@ def min_cut_pool(graph: Graph, x: NodeRows, s: NodeRows, weight: Tensor | None =
 
     Equation    X_pool = Sᵀ X,  Â = Sᵀ A S with 0 on its diagonal,  A_pool = D̂^-½ Â D̂^-½
                 L_cut = -Tr(Sᵀ A S) / Tr(Sᵀ D S),  L_orthogonality = ‖ Sᵀ S / ‖Sᵀ S‖_F - I / √K ‖_F
-    Symbols     s = S, whose rows sum to 1 (`ClusterAssignment`); weight = the entries of A on its edges, ones where
-                none are given; D, D̂ = row sums of A, Â
+    Symbols     s = S, whose rows sum to 1; weight = the entries of A on its edges, or 1; D, D̂ = row sums of A, Â
     Shapes      x [*, N, C], s [*, N, K], weight [E] -> `Pooled`, for each of the G graphs of a batch
     Edge cases  a graph without edges: L_cut = 0 and all weights are 0; without nodes: X_pool = 0 too
     Cost        time O(E K + N K (C + K)), memory O(N (C + K) + G K (C + K)): A stays sparse, and Sᵀ A S is Sᵀ (A S)
-    Reference   Bianchi, Grattarola & Alippi, "Spectral clustering with graph neural networks for graph pooling", 2020,
-                (6)-(9)
+    Reference   Bianchi, Grattarola & Alippi, 2020, (6)-(9); Baggag & Saad, §5.6, footnote 8
 
     Example
         >>> edges = [[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]]  # 0 - 1 - 2 - 3, halved in the middle

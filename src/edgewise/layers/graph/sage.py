@@ -29,9 +29,8 @@ class SAGEMean(Layer):
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
     Cost        time O(N inputs outputs + E outputs): the mean and the linear map commute, so the map comes first; or
                 O(I inputs outputs + E inputs) where that is less, as on a sampled hop: few receivers, many senders
-    Differs     Alg. 4 divides by ‖x_i'‖₂ after ReLU (line 6): that is `norm: unit` of the model `gnn`. `normalize`
-                comes before any activation, as in PyTorch Geometric. (5.8), with x_i among the neighbours, is
-                `SAGEUnion`
+    Differs     ReLU of Alg. 4 is the model's, and what follows it (line 6), x_i' / ‖x_i'‖₂, its `norm: unit`;
+                `normalize` comes before any activation, as in PyTorch Geometric. (5.8) is `SAGEUnion`
     Reference   Hamilton, Ying & Leskovec, 2017; Baggag & Saad, §5.3
 
     Example
@@ -83,10 +82,8 @@ class SAGEUnion(Layer):
     Symbols     linear.weight = W; bias = b; reduce = ⊕, "mean" or "max", channel by channel
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, which become dense for the maximum, or a
                 pair (x_receivers, x_senders [*, J, inputs]), of which the receivers' is not read
-    Edge cases  an isolated node is its own only neighbour: W x_i + b; existing self-loops are not doubled. A pair has
-                no self-loops, and a receiver without senders gets b
-    Cost        time O(N inputs outputs + E min(inputs, outputs)) for the mean, O(N inputs outputs + E inputs) for the
-                maximum
+    Edge cases  an isolated node: W x_i + b; existing self-loops are not doubled, and a pair has none
+    Cost        time O(N inputs outputs + E min(inputs, outputs)), for the maximum O(N inputs outputs + E inputs)
     Differs     σ of (5.8) is left to the model; b is absent from it. The LSTM, which (5.9) names too, is `SAGELSTM`'s
     Reference   Hamilton, Ying & Leskovec, 2017, (2), where it is the convolutional form; Baggag & Saad, §5.3
 

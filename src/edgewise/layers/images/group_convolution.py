@@ -166,8 +166,7 @@ class LiftingConvolution(_PlaneConvolution):
     Errors      GraphError without p on a graph that is no `disc`
     Edge cases  no senders: b. On a `disc`, positions are its pixels'; with p they may be anywhere
     Cost        on a `disc` a 2-d convolution with |G| outputs channels; with p, O((E + N inputs) |G| K)
-    Differs     the paper has p4 and p4m on a square lattice, where W(p) is W_k itself; the filter is a disc, not a
-                square, so that other rotations fit too
+    Differs     the paper has p4 and p4m on a square lattice; here the filter is a disc, which other rotations fit too
     Reference   Cohen & Welling, "Group equivariant convolutional networks", 2016, (10)
 
     Example
@@ -198,8 +197,7 @@ class GroupConvolution(_PlaneConvolution):
     Symbols     as in `LiftingConvolution`; weight [K, |G|, inputs, outputs] = W_k(h)
     Shapes      x [*, N, |G|, inputs] (, p [*, N, 2], cell [2]) -> [*, N, |G|, outputs]
     Edge cases  a group of one element is an ordinary convolution
-    Cost        on a `disc` a 2-d convolution, |G| inputs to |G| outputs; with p, O((E + N |G| inputs) |G| K), memory
-                too
+    Cost        on a `disc` a 2-d convolution, |G| inputs to |G| outputs; with p, O((E + N |G| inputs) |G| K)
     Reference   Cohen & Welling, 2016, (11)
 
     Example

@@ -22,8 +22,7 @@ class ScaleSpace(Layer):
     Equation    z_i(0) = x_i;  z_i(s + 1) = Σ_{j ∈ N(i)} h((p_j - p_i) / 2^s) z_j(s),  h = [1 2 1]ᵀ [1 2 1] / 16
     Symbols     levels = number of scales; p [N, 2] = where the nodes are
     Shapes      x [*, N, C] (, p [*, N, 2] in pixels, cell [2] as in `EGNN`) -> [*, N, levels, C]
-    Errors      GraphError for a graph that is no `disc`, without positions, or that reaches less than √2 · 2^(levels -
-                2) pixels
+    Errors      GraphError without positions, on a graph that is no `disc`, or one below √2 · 2^(levels - 2) pixels
     Edge cases  beyond the border there is nothing; of other nodes, those at multiples of 2^s in both directions count
     Cost        O(levels N C) on a `disc`, O(levels E C) with p
     Differs     the paper smooths by Gaussians; with this "algorithme à trous" halving is a shift by one scale exactly
@@ -58,14 +57,11 @@ class ScaleConvolution(Layer):
     """Convolution over places and scales: at each scale the same filter, spread out, which sees coarser scales too.
 
     Equation    y_i(s) = Σ_{j ∈ N(i)} Σ_{t = 0..reach-1} W((p_j - p_i) / 2^s, t) x_j(s + t) + b
-    Symbols     scale s = 0, 1, ... enlarges 2^s times; weight [K, reach, inputs, outputs] = W at the K lattice points
-                within radius; p as in `ScaleSpace`
+    Symbols     scale s enlarges 2^s times; weight [K, reach, inputs, outputs] = W at the K lattice points within radius
     Shapes      x [*, N, S, inputs] (, p [*, N, 2], cell [2]) -> [*, N, S, outputs]
-    Errors      GraphError for a graph that is no `disc`, without positions, or that reaches less far than the largest
-                filter
+    Errors      GraphError without positions, on a graph that is no `disc`, or one smaller than the largest filter
     Edge cases  scales beyond the last count as 0, as does what lies beyond the border; other nodes as in `ScaleSpace`
-    Cost        on a `disc` that of S dilated 2-d convolutions of reach inputs to outputs channels; with p, time
-                O(S (E + N outputs) K reach inputs)
+    Cost        on a `disc` S dilated 2-d convolutions; with p, time O(S (E + N outputs) K reach inputs)
     Differs     the scales are those of `ScaleSpace`; scales form a semigroup, so enlarging has no inverse
     Reference   Worrall & Welling, "Deep scale-spaces: equivariance over scale", 2019, (11)
 

@@ -24,8 +24,7 @@ class WindowAttention(PositionalAttention):
     Symbols     b [H, (2 size − 1)²] = B̂, row by row from 1 − size; columns = pixels in a row of the image; the graph's
                 windows are `squares(height, columns, size, shift)`
     Shapes      x [*, N, width] -> [*, N, width], N pixels row by row
-    Edge cases  pixels `size` or more apart share the table's ends; a shifted window that wraps around is, as in the
-                paper, two
+    Edge cases  pixels `size` or more apart share the table's ends; a shifted window that wraps around is two
     Cost        that of MultiHeadAttention with E = N size² edges, and O(E H) for their biases
     Reference   Liu et al., "Swin Transformer: hierarchical vision transformer using shifted windows", 2021, §3.2
 

@@ -49,8 +49,7 @@ def adapt(model: nn.Module, rank: int, alpha: float | None = None, names: str = 
 
     Symbols     model = any module; rank = r; alpha = α (None: the rank, so that the product is added as it is); names =
                 which linear maps, as a pattern of file names: "*" is all, "*.attention.*" those of attention
-    Errors      ConfigError for a rank below 1, a name that fits no linear map, one whose weight has a parametrization
-                already, or a model that is adapted already
+    Errors      ConfigError for a rank below 1, no such linear map, a parametrized one, or a model adapted already
     Edge cases  right after, the model computes what it computed before. A `state_dict` has the weights without the
                 products, merged or not, and after `load_state_dict` nothing is merged
     Reference   Hu et al., 2022

@@ -31,8 +31,7 @@ class MLP(Layer):
     """Multilayer perceptron: linear maps with an activation between them; called `mlp(x)`, it needs no graph.
 
     Equation    z_0 = x;  z_l = σ(z_{l-1} W_l + b_l) for l = 1..L;  φ(x) = z_L W_{L+1} + b_{L+1}    (3.4), (3.6)
-    Symbols     sizes = (d_0, d_1, ..., d_{L+1}); activation = σ: "relu" (3.3), "sigmoid", "tanh" or any of ACTIVATIONS;
-                linears[l] holds W_{l+1}ᵀ and b_{l+1}
+    Symbols     sizes = (d_0, ..., d_{L+1}); activation = σ, of ACTIVATIONS; linears[l] holds W_{l+1}ᵀ and b_{l+1}
     Shapes      x [*, d_0] -> [*, d_{L+1}]; x may be SparseFeatures, which the first linear map reads sparsely
     Cost        time O(n Σ_l d_{l-1} d_l), memory O(n Σ_l d_l) for n rows
     Differs     (3.5) and Alg. 1 put σ on the last layer too; here it stays linear, because softmax (3.10) or the loss

@@ -47,8 +47,7 @@ def restored() -> Iterator[None]:
 class States(Generic[T]):
     """The states in which recent calls ran inside a checkpoint; other calls cost nothing and draw nothing.
 
-    Symbols     first() = the state of a call that runs once more, None of one that runs for the first time; keep(state)
-                = the state of a first run
+    Symbols     first() = the state of a call that runs once more, else None; keep(state) = that of a first run
     Edge cases  calls are known by a number that PyTorch's generator draws, whose state a checkpoint brings back unless
                 preserve_rng_state=False: without it the module's present state counts
     """

@@ -69,8 +69,7 @@ def check_nodes(
 class Rows:
     """In an annotation: features with a row for each receiver of the graph.
 
-    Symbols     width = the layer's attribute that says how wide they are; whole = may be whole numbers, as positions
-                may; sparse = may be SparseFeatures
+    Symbols     width = the attribute that says how wide they are; whole = may be whole numbers; sparse = may be sparse
     """
 
     width: str = ""

@@ -32,8 +32,7 @@ class Groups(NamedTuple):
 class Pairs(NamedTuple):
     """The distinct pairs of a relation and a node among the edges, those of relation 0 first.
 
-    Symbols     rows = a graph in which each pair listens to its node; counts = pairs of each relation; place = the pair
-                of each edge [E]
+    Symbols     rows = a graph in which each pair listens to its node; counts = of each relation; place [E] = an edge's
     """
 
     rows: Graph
