@@ -210,13 +210,10 @@ class OfMembers(NamedTuple):
 
 
 @runtime_checkable
-class LanguageModel(Protocol):
-    """A model that can generate: it continues from the caches that it returned."""
+class Decoding(Protocol):
+    """A module that decodes from caches."""
 
-    signature: Signature
     training: bool
-
-    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
 
     def caches(self, graph: Graph) -> Sequence[Any]: ...
 
@@ -225,6 +222,15 @@ class LanguageModel(Protocol):
     def train(self, mode: bool = True) -> Any: ...
 
     def eval(self) -> Any: ...
+
+
+@runtime_checkable
+class LanguageModel(Decoding, Protocol):
+    """A model that can generate: it continues from the caches that it returned."""
+
+    signature: Signature
+
+    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
 
 
 @runtime_checkable

@@ -2,24 +2,32 @@ import pytest
 import torch
 from torch import nn
 
-from edgewise import ConfigError, ShapeError, causal, complete
+from edgewise import ConfigError, Graph, ShapeError, causal, complete
 from edgewise.configuration import Choice
 from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import (
+    BART,
+    BARTSettings,
     EncoderDecoder,
     EncoderDecoderSettings,
     TokenPairs,
+    Tokens,
 )
 from edgewise.models.text.transformer import POSITIONS
 from layers.parity import each
 
-PAIRED = TokenPairs(11, 11, length=20)
+PAIRED, WHOLE = TokenPairs(11, 11, length=20), Tokens(11, 3, length=20, whole_graph=True)
 
 
 def _model(dtype=torch.float64, signature=PAIRED, **options):
     settings = {"width": 8, "encoder_depth": 2, "decoder_depth": 2, "heads": 2, "dropout": 0.0} | options
     settings["feed_forward"] = Choice(options.get("feed_forward", "relu"), {"hidden": 16})
-    model = EncoderDecoder(EncoderDecoderSettings(**settings), signature).to(dtype)
+    whole = signature == WHOLE
+    model = (
+        BART(BARTSettings(**settings), WHOLE)
+        if whole
+        else EncoderDecoder(EncoderDecoderSettings(**settings), signature)
+    ).to(dtype)
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     return model
@@ -47,7 +55,7 @@ def _peer(order, model):
             name = name.replace(theirs, called)
         parameter.data.copy_(ours[name])
         pairs.append((ours.pop(name), parameter))
-    assert [name for name in ours if name != "embed.weight"] == []
+    assert {name for name in ours if not name.startswith("classifier.")} == {"embed.weight"}
     return peer.eval(), pairs
 
 
@@ -200,3 +208,41 @@ def test_a_side_without_blocks_shares_no_table(depths):
     shared = Choice("t5", {"shared": True})
     model = _model(torch.float32, positions=shared, encoder_depth=depths[0], decoder_depth=depths[1])
     assert model(EncoderDecoderGraph.of([2], [3]), torch.zeros(5, dtype=torch.int64)).shape == (3, 11)
+
+
+def test_bart_is_torchs_transformer_reading_the_text_on_both_sides_and_a_linear_map_of_its_last_state():
+    model, sizes = _model(signature=WHOLE, positions="none").eval(), [4, 2, 7]
+    (peer, pairs), x = _peer("pre", model), torch.randint(11, (sum(sizes),))
+    found = model(Graph.batch([complete(n) for n in sizes]), x)
+
+    padded = nn.utils.rnn.pad_sequence(x.split(sizes), batch_first=True)
+    embedded, pad = model.embed(padded) * 8**0.5, torch.arange(7) >= torch.tensor(sizes)[:, None]
+    future = ~causal(7).dense_mask()
+    y = peer(embedded, embedded, tgt_mask=future, src_key_padding_mask=pad, memory_key_padding_mask=pad)
+    last = torch.stack([y[text, n - 1] for text, n in enumerate(sizes)])
+    expected = last @ model.classifier.weight.T + model.classifier.bias
+    assert found.shape == (3, 3)
+    assert (found - expected).abs().max() <= 1e-10
+
+    weights = [model.embed.weight, model.classifier.weight, model.classifier.bias]
+    projection = torch.randn(3, 3, dtype=torch.float64)
+    mine = torch.autograd.grad((found * projection).sum(), weights + [a for a, _ in pairs])
+    theirs = torch.autograd.grad((expected * projection).sum(), weights + [b for _, b in pairs])
+    for a, b in zip(mine, theirs, strict=True):
+        assert b.abs().max() > 0
+        assert (a - b).abs().max() <= 1e-10 * max(1, b.abs().max())
+
+
+def test_barts_weights_are_those_of_the_encoder_decoder_that_restores_texts():
+    own, before = (
+        {name: value.shape for name, value in _model(signature=kind).state_dict().items()} for kind in (WHOLE, PAIRED)
+    )
+    assert own == before | {"classifier.weight": (3, 8), "classifier.bias": (3,)}
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_texts_side_by_side_are_texts_on_their_own(positions):
+    model, texts = _model(signature=WHOLE, positions=positions).eval(), [torch.randint(11, (n,)) for n in (5, 1, 9)]
+    flat = model(Graph.batch([complete(len(text)) for text in texts]), torch.cat(texts))
+    alone = torch.cat([model(complete(len(text)), text) for text in texts])
+    assert (flat - alone).abs().max() < 1e-10

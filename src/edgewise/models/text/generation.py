@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
 from edgewise.layers import KeysAndValues, probabilities
-from edgewise.models.signature import LanguageModel, Tokens, evaluating
+from edgewise.models.signature import Decoding, LanguageModel, Tokens, evaluating
 
 
 @torch.no_grad()
@@ -98,10 +98,8 @@ def _check(
 
 
 @runtime_checkable
-class Translator(Protocol):
+class Translator(Decoding, Protocol):
     """A model that reads a source once, and writes a target token by token, from caches that a search may select."""
-
-    training: bool
 
     def encode(self, graph: Graph, source: Tensor) -> Tensor: ...
 
@@ -115,14 +113,6 @@ class Translator(Protocol):
         memory: Sequence[tuple[Tensor, Tensor]],
         caches: Sequence[Any] | None = None,
     ) -> Tensor: ...
-
-    def caches(self, graph: Graph) -> list[Any]: ...
-
-    def modules(self) -> Iterator[nn.Module]: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
-    def eval(self) -> Any: ...
 
 
 class Hypothesis(NamedTuple):
@@ -221,7 +211,7 @@ class _Search:
         self.tokens = torch.full((len(sources), settings.beam, 1), begin, device=device)
         self.scores = torch.full((len(sources), settings.beam), -torch.inf, dtype=torch.float64, device=device)
         self.scores[:, 0] = 0.0  # k equal beginnings would stay equal: only the first one counts
-        self.caches: list[Any] | None = None
+        self.caches: Sequence[Any] | None = None
         self.best = [Hypothesis(self.tokens.new_empty(0), -torch.inf) for _ in sources]
 
     def step(self) -> None:
