@@ -238,26 +238,23 @@ class Backend:
     spreads: Callable[[Call], bool] | None = None
     yields: Callable[[Call], bool] | None = None
 
-    def is_chosen_for(self, call: Call) -> bool:
-        """Whether the planner may choose it for a call that it does not refuse."""
-        return self.is_chosen_on(call.graph.device.type) and not (self.yields is not None and self.yields(call))
-
     def is_chosen_on(self, device: str) -> bool:
         """Whether the planner may choose it there; elsewhere it runs by name or not at all."""
         return _among(device, self.devices)
 
-    def refusal(self, call: Call) -> str | None:
-        """Why it cannot run the call, or None if it can."""
-        reason = self.refusal_but_need(call)
-        return self.need.missing if reason is None and self.need is not None and not self.need.present() else reason
+    def is_chosen_for(self, call: Call) -> bool:
+        """Whether the planner may choose it for a call that it does not refuse."""
+        return self.is_chosen_on(call.graph.device.type) and not (self.yields is not None and self.yields(call))
 
-    def refusal_but_need(self, call: Call) -> str | None:
-        """The same, were everything installed that it needs."""
+    def refusal(self, call: Call) -> str | None:
+        """Why it cannot run the call, or None if it can; what it lacks comes last."""
         if (reason := self.refusal_at_sight(call)) is not None:
             return reason
         if self.cannot_count(call.graph):
             return "the graph has parallel edges, which it cannot count"
-        return None if self.distrusted is None else self.distrusted(call)
+        if self.distrusted is not None and (reason := self.distrusted(call)) is not None:
+            return reason
+        return self.need.missing if self.need is not None and not self.need.present() else None
 
     def cannot_count(self, graph: Graph) -> bool:
         """Whether the graph has parallel edges that it takes for one: all edges are looked at to know."""

@@ -414,17 +414,8 @@ class EdgeNetwork(Network[Tensor]):
         """These messages, and what further linear maps make of each, with σ between them."""
         if not self.activated or self.scale is not None:
             raise ShapeError("only a network that ends with its activation, without a scale, has a readout")
-        return EdgeReadout(
-            (*self.maps, *maps),
-            self.activation,
-            receivers=self.receivers,
-            senders=self.senders,
-            edges=self.edges,
-            scale=scale,
-            gate=self.gate,
-            dropout=self.dropout,
-            hidden=len(self.maps) + 1,
-        )
+        made = {"maps": (*self.maps, *maps), "scale": scale, "activated": False, "hidden": len(self.maps) + 1}
+        return EdgeReadout(**vars(self) | made)
 
 
 class EdgeReadout(Network[tuple[Tensor, Tensor]]):

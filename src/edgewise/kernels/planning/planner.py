@@ -116,8 +116,7 @@ def _first(able: Sequence[tuple[float, str]], call: Call, isolating: bool) -> tu
     """The first backend that the planner may choose; parallel edges and kernels are checked where it matters alone."""
     for seconds, name in able:
         backend = BACKENDS[name]
-        yields = backend.yields is not None and backend.yields(call)
-        if yields or (isolating and _spreads(name, call)) or backend.cannot_count(call.graph):
+        if not backend.is_chosen_for(call) or (isolating and _spreads(name, call)) or backend.cannot_count(call.graph):
             continue
         if backend.distrusted is None or backend.distrusted(call) is None:
             return seconds, name

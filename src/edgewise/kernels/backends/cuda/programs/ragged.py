@@ -6,7 +6,7 @@ A block is five numbers: its first receiver, sender and edge, and how many recei
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -204,53 +204,28 @@ def attend(own: Any, q: Tensor, k: Tensor, v: Tensor, y: Tensor, gradients: Sequ
 
     Symbols     own = the other arguments of the operator
     """
-    call, bias = _Call((q, k, v, y), own.bias, own.by_sender, own.dropout), own.bias
+    bias, (batch, receivers, heads, _) = own.bias, q.shape
+    numbers = [*(stride for x in (q, k, v, y) for stride in x.stride()[:2]), q.shape[3], v.shape[3]]
+    unit = 8 if all(number % 8 == 0 for number in numbers) else 1
+    *strides, channels, values = (number // unit for number in numbers)
+    if bias is None:
+        strides += (0, 0, 0)
+    else:  # a number which all members of the batch, or all heads, share lies at the same place for each
+        strides += (stride if size > 1 else 0 for size, stride in zip(bias.shape, bias.stride(), strict=True))
+    kind = NONE if bias is None else SENDERS if own.by_sender else EDGES
     to_bias = bool(gradients) and gradients[3].numel() > 0
     dq, dk, dv, dbias = gradients or (y, y, y, y)
-    with torch.cuda.device_of(q):
-        for first, count, options, together, grid in call.launches(own.small, own.most, own.large):
-            attend_kernel[grid](
+    for first, count, least, most in ((0, own.small, 4, own.most), (own.small, own.large, 7, 7)):
+        if not count * batch * heads:
+            continue
+        # The biases of an edge lie side by side: a program of several heads finds those after the first in its cache.
+        together = min(heads, max(1, count * batch * heads // PROGRAMS)) if kind is EDGES else 1
+        with torch.cuda.device_of(q):
+            attend_kernel[(count * batch, -(-heads // together))](
                 q, k, v, v if bias is None else bias, own.blocks, own.seed, y, dq, dk, dv, dbias if to_bias else dv,
-                *call.strides, first, count, q.shape[2], together, q.shape[1], k.shape[1],
-                0 if bias is None else bias.shape[1], q.shape[0], call.channels, call.values, own.scale,
-                int(own.dropout * 2**32), 1 / (1 - own.dropout),
-                **options, GRADIENT=bool(gradients), TO_BIAS=to_bias,
+                *strides, first, count, heads, together, receivers, k.shape[1], 0 if bias is None else bias.shape[1],
+                batch, channels, values, own.scale, int(own.dropout * 2**32), 1 / (1 - own.dropout),
+                C=max(16, power_of_two(q.shape[3])), D=max(16, power_of_two(v.shape[3])), BIAS=kind.value,
+                DROPOUT=own.dropout > 0, UNIT=unit, PRECISION="tf32x3" if q.dtype == torch.float32 else None,
+                LEAST=least, MOST=most, num_warps=WARPS[most], num_stages=1, GRADIENT=bool(gradients), TO_BIAS=to_bias,
             )  # fmt: skip
-
-
-class _Call:
-    """What both directions pass to the kernels of their tensors."""
-
-    def __init__(self, nodes: Sequence[Tensor], bias: Tensor | None, by_sender: bool, dropout: float) -> None:
-        q, _, v, _ = nodes
-        self.q, self.by_edge = q, bias is not None and not by_sender
-        numbers = [*(stride for x in nodes for stride in x.stride()[:2]), q.shape[3], v.shape[3]]
-        unit = 8 if all(number % 8 == 0 for number in numbers) else 1
-        *self.strides, self.channels, self.values = (number // unit for number in numbers)
-        if bias is None:
-            self.strides += (0, 0, 0)
-        else:
-            # A number which all members of the batch, or all heads, share lies at the same place for each.
-            self.strides += (stride if size > 1 else 0 for size, stride in zip(bias.shape, bias.stride(), strict=True))
-        self.options = {
-            "C": max(16, power_of_two(q.shape[3])),
-            "D": max(16, power_of_two(v.shape[3])),
-            "BIAS": (NONE if bias is None else SENDERS if by_sender else EDGES).value,
-            "DROPOUT": dropout > 0,
-            "UNIT": unit,
-            "PRECISION": "tf32x3" if q.dtype == torch.float32 else None,
-        }
-
-    def launches(
-        self, small: int, most: int, large: int
-    ) -> Iterator[tuple[int, int, dict[str, Any], int, tuple[int, int]]]:
-        """The first block, the number of blocks, the kernel's options, the heads of a program and the programs.
-
-        The biases of an edge lie side by side: a program of several heads finds those after the first in its cache.
-        """
-        batch, _, heads, _ = self.q.shape
-        for first, count, least, largest in ((0, small, 4, most), (small, large, 7, 7)):
-            if count * batch * heads:
-                together = min(heads, max(1, count * batch * heads // PROGRAMS)) if self.by_edge else 1
-                tiles = {"LEAST": least, "MOST": largest, "num_warps": WARPS[largest], "num_stages": 1}
-                yield first, count, self.options | tiles, together, (count * batch, -(-heads // together))
