@@ -45,20 +45,31 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             exec(compile(block, page, "exec"), names)  # noqa: S102 (our own documentation)
 
 
-def test_every_command_is_one_that_edgewise_takes() -> None:
+def check(line: str) -> None:
+    """A command can be run: its recipe, study, case or file of tests is there, and takes these options."""
+    program, *words = shlex.split(line, comments=True)
+    if program == "pytest":
+        assert (ROOT / words[0]).is_file(), line
+    elif words[:2] == ["-m", "benchmarks"]:
+        asked = benchmarks.build_parser().parse_args(words[2:])
+        assert set(asked.cases) <= {*benchmarks.CASES, *benchmarks.CASES_OF_A_GPU, "all"}, line
+    elif program == "python":
+        path = ROOT / words[1].replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), line
+    elif "--help" not in words:
+        args = command_line.parse(words)
+        if args.command == "train":
+            options.configure(recipes.read(args.recipe), args.sections)
+
+
+def test_every_command_is_one_that_can_be_run() -> None:
     lines = {line for text in TEXT.values() for block in blocks(text, "sh") for line in block.splitlines() if line}
     tables = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "tables").glob("*.csv"))
     lines |= set(re.findall("`(edgewise train [^`]+)`", tables))
-    assert len(lines) > 150
-    for line in sorted(lines):
-        program, *words = shlex.split(line, comments=True)
-        if program == "python":
-            asked = benchmarks.build_parser().parse_args(words[2:])
-            assert set(asked.cases) <= {*benchmarks.CASES, *benchmarks.CASES_OF_A_GPU, "all"}, line
-        elif "--help" not in words:
-            args = command_line.parse(words)
-            if args.command == "train":
-                options.configure(recipes.read(args.recipe), args.sections)
+    claims = set(re.findall(r"`((?:pytest|python|edgewise) [^`]+)`", TEXT["docs/claims.md"]))
+    assert len(lines) > 150 and len(claims) > 100
+    for line in sorted(lines | claims):
+        check(line)
 
 
 def test_links_lead_somewhere() -> None:

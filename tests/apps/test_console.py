@@ -1,7 +1,6 @@
 """What a command that does not succeed says, and its code."""
 
 import sys
-from pathlib import Path
 
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -42,9 +41,3 @@ def test_what_nobody_reads_is_let_go_and_advice_is_told(
         assert unread("2 of 5 runs are trained") == 141
     assert (tmp_path / "out").read_text() == ""
     assert capsys.readouterr().err.endswith("any more; 2 of 5 runs are trained\n")
-
-
-def test_where_standard_error_takes_nothing_the_code_says_it(tmp_path, monkeypatch) -> None:
-    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
-        patch.setattr(sys, "stderr", full)
-        assert complained("nobody will know") == 2

@@ -24,11 +24,6 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         edgewise.atend  # noqa: B018
 
 
-def test_importing_edgewise_imports_no_torch() -> None:
-    code = "import edgewise, edgewise.apps.command.main, sys; assert 'torch' not in sys.modules, 'torch'"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.processes
 def test_computing_imports_no_optional_package() -> None:
     optional = {"triton", "jsonargparse", "matplotlib", "networkx", "torch_geometric", "numba", "e3nn", "rdkit", "ase"}

@@ -47,14 +47,6 @@ def test_every_backend_of_the_cpu_but_the_oracle_takes_part() -> None:
     assert set(OURS) == {"edgewise", *BACKENDS} - {"reference", *of_the_gpu}
 
 
-def test_a_case_names_contenders_that_exist() -> None:
-    assert {name for case in (CASES | CASES_OF_A_GPU).values() for name in case.peers} <= set(PEERS)
-
-
-def test_every_peer_has_a_case() -> None:
-    assert set(PEERS) == {name for case in CASES.values() for name in case.peers}
-
-
 @pytest.mark.studies
 def test_the_numba_sampler_draws_neighbours_without_replacement() -> None:
     pytest.importorskip("numba")
@@ -75,3 +67,8 @@ def test_the_numba_sampler_draws_neighbours_without_replacement() -> None:
             assert all(drawn.count(sender) <= mine.count(sender) for sender in drawn)
     assert torch.equal(nodes[:20], case.seeds)
     assert len(hops[1][0]) - 1 == 20 + len(set(hops[0][1].tolist()) - set(range(20)))
+
+
+def test_cases_and_contenders_know_each_other() -> None:
+    assert set(PEERS) == {name for case in CASES.values() for name in case.peers}
+    assert {name for case in CASES_OF_A_GPU.values() for name in case.peers} <= set(PEERS)

@@ -16,7 +16,7 @@ def answer(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("run", ["karate", "digits", "text", "gnn"])
+@pytest.mark.parametrize("run", ["karate", "text"])
 def test_evaluate_gives_the_scores_that_training_gave(run: str, trained, capsys) -> None:
     folder = trained(run)
     result = training.finished(folder)

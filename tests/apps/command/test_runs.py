@@ -1,10 +1,7 @@
 import json
-import os
 import shlex
 import shutil
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -185,20 +182,6 @@ def test_folds_need_a_task_that_has_them(folds, capsys) -> None:
     assert "has no folds" in capsys.readouterr().err
     assert main([*folds, "--folds", "3", "--seeds", "2"]) == 2
     assert "exclude one another" in capsys.readouterr().err
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("threads", ["2"])
-def test_training_never_loads_the_compiler(threads):
-    # PyTorch's takes a second to import, and several of its conveniences import it without need.
-    code = (
-        "import sys; from edgewise.__main__ import command; "
-        f"sys.argv = ['edgewise', 'train', 'karate', *{TINY}]; "
-        "assert command() == 0; print('torch._dynamo' in sys.modules)"
-    )
-    environment = os.environ | {"OMP_NUM_THREADS": threads}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
-    assert run.stdout.splitlines()[-1] == "False"
 
 
 def test_what_is_wrong_with_data_or_said_of_them_is_told_once_in_lines(tmp_path, capsys) -> None:

@@ -190,17 +190,6 @@ def test_a_picture_is_drawn_with_its_heat_and_the_outline_of_its_region() -> Non
     np.testing.assert_allclose(lines[:, 1], 1)  # the region is the upper half of two cells
 
 
-def test_a_wrong_prediction_has_a_title_of_its_own_colour() -> None:
-    right, wrong = examples().axes
-    assert (right.title.get_color(), wrong.title.get_color()) == (figures.INK, figures.WARM)
-
-
-def test_measured_points_stand_beside_their_curve() -> None:
-    points, line = curves().axes[1].lines[:2]
-    assert (points.get_xdata().tolist(), points.get_ydata().tolist()) == ([1], [2])
-    assert line.get_color() == figures.ACCENT
-
-
 def test_names_of_any_length_and_script_are_cut_and_cost_no_warning() -> None:
     """matplotlib's typeface lacks these letters, which the page's typefaces have; warnings are errors here."""
     names = ["a name " * 40, "שלום " * 50, "🧪" * 200, "<b>日本語</b>" * 30]

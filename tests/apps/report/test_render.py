@@ -1,6 +1,3 @@
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -33,13 +30,3 @@ def test_tables_and_texts_are_escaped(content, tmp_path) -> None:
     assert isinstance(shown, Markup)
     assert "&lt;" in shown
     assert not any(f"<{word}>" in shown for word in ("x", "1", "prompt", "text", "caption"))
-
-
-@pytest.mark.processes
-def test_matplotlib_is_loaded_only_when_a_figure_is_drawn() -> None:
-    code = """
-import sys
-import edgewise.apps.command.inference, edgewise.apps.command.demo, edgewise.apps.report.report, edgewise.tasks
-assert not {"matplotlib", "networkx"} & set(sys.modules)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -152,9 +152,8 @@ def in_words(group: Group, split: str) -> str:
         return "not finished"
     if figures[split] is None:
         return "no such data"
-    mean, deviation = (None if figures[name] is None else shown(figures["metric"], figures[name])
-                       for name in (split, f"{split}_sd"))  # fmt: skip
-    return f"{figures['metric']} {mean}" + ("" if deviation is None else f" ± {deviation}")
+    metric, deviation = figures["metric"], figures[f"{split}_sd"]
+    return f"{metric} {shown(metric, figures[split])}" + ("" if deviation is None else f" ± {shown(metric, deviation)}")
 
 
 def results(groups: Sequence[Group]) -> list[Markup]:
@@ -173,19 +172,19 @@ def curves(groups: Sequence[Group]) -> list[Markup]:
     """Loss and validation scores of all runs over the steps, each configuration in a colour."""
     from edgewise.apps.report import figures  # matplotlib is loaded when something is drawn
 
-    names = ["loss"]
-    for group in groups:
-        for run in group.runs:
-            for record in run.records:
-                valid = record.get("valid")
-                names += [] if not isinstance(valid, dict) else [f"valid {name}" for name in valid]
+    found = [[curves_of(run) for run in group.runs] for group in groups]
     panels = []
-    for name in list(dict.fromkeys(names)):
+    for name in dict.fromkeys(name for runs in found for run in runs for name in run):
         lines = [
-            Curve(group.letter if number == 0 else "", [x for x, _ in places], [y for _, y in places], colour)
-            for colour, group in enumerate(groups)
-            for number, run in enumerate(group.runs)
-            if (places := points(run, name))
+            Curve(
+                groups[colour].letter if number == 0 else "",
+                [x for x, _ in run[name]],
+                [y for _, y in run[name]],
+                colour,
+            )
+            for colour, runs in enumerate(found)
+            for number, run in enumerate(runs)
+            if run.get(name)
         ]
         panels += [Panel(name, lines)] if lines else []
     if not panels:
@@ -195,28 +194,25 @@ def curves(groups: Sequence[Group]) -> list[Markup]:
     return [element("h2", "Training"), pages.figure(drawn, f"A line for each run. {letters}.")]
 
 
-def points(run: Run, name: str) -> list[tuple[float, float]]:
-    """A curve of a run: (step, value), without what is no finite number."""
-    found = []
+def curves_of(run: Run) -> dict[str, list[tuple[float, float]]]:
+    """The curves of a run by their names: (step, value), without what is no finite number."""
+    found: dict[str, list[tuple[float, float]]] = {"loss": []}
     for record in run.records:
-        if "metric" in record:  # the last record: the result
+        valid, step = record.get("valid"), record.get("step")
+        if "metric" in record or not isinstance(step, int | float):  # the last record is the result
             continue
-        valid = record.get("valid")
-        of = record if name == "loss" else valid if isinstance(valid, dict) else {}
-        step, value = record.get("step"), of.get(name.removeprefix("valid "))
-        if isinstance(step, int | float) and isinstance(value, int | float) and isfinite(value):
-            found.append((float(step), float(value)))
+        scores = {f"valid {name}": value for name, value in valid.items()} if isinstance(valid, dict) else {}
+        for name, value in {"loss": record.get("loss"), **scores}.items():
+            if isinstance(value, int | float) and isfinite(value):
+                found.setdefault(name, []).append((float(step), float(value)))
     return found
 
 
 def differing(groups: Sequence[Group]) -> Markup:
     """The options that not all configurations have alike, a column for each configuration."""
     names = list(dict.fromkeys(name for group in groups for name in group.runs[0].options if name not in REPEATED))
-    rows = []
-    for name in names:
-        values = [group.runs[0].options.get(name, "–") for group in groups]
-        if len(set(values)) > 1:
-            rows.append([name, *values])
+    listed = ([name, *(group.runs[0].options.get(name, "–") for group in groups)] for name in names)
+    rows = [row for row in listed if len(set(row[1:])) > 1]
     if not rows:
         return element("p", "None: all runs have one configuration, and differ in seed or fold.")
     return pages.table(["option", *(group.letter for group in groups)], rows)
@@ -230,9 +226,7 @@ def each(groups: Sequence[Group]) -> Markup:
             repeated = ", ".join(f"{name.split('.')[1]} {run.options[name]}" for name in REPEATED
                                  if name in run.options)  # fmt: skip
             alone = Group(group.letter, [run])
-            steps = (
-                str(run.result.steps) if run.result else str(max((r.get("step", 0) for r in run.records), default=0))
-            )
-            figures = [in_words(alone, "test"), in_words(alone, "valid"), steps]
+            steps = run.result.steps if run.result else max((r.get("step", 0) for r in run.records), default=0)
+            figures = [in_words(alone, "test"), in_words(alone, "valid"), str(steps)]
             rows.append([group.letter, str(run.folder), repeated, *figures])
     return pages.table(["", "run", "repetition", "test", "validation", "steps"], rows, ("test", "validation", "steps"))
