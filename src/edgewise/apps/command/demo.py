@@ -2,14 +2,13 @@
 
 import time
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import edgewise
 from edgewise import training
 from edgewise.apps import recipes
-from edgewise.apps.command.runs import carry_out
+from edgewise.apps.command.runs import carry_out, free
 from edgewise.apps.console import columns, shown
 from edgewise.apps.options import configure
 from edgewise.apps.report import pages
@@ -43,8 +42,7 @@ EQUATION = "y_i = Σ_{j ∈ N(i)} softmax_j(q_i · k_j / √d) v_j"
 
 def demo(run: str | None) -> dict[str, Any]:
     """Train the four runs, print one table and write one page."""
-    places = chain([Path("runs/demo")], (Path(f"runs/demo-{k}") for k in count(2)))
-    place = Path(run) if run else next(path for path in places if not path.exists())
+    place = Path(run) if run else free(Path("runs/demo"))
     if (place / "report.html").exists():
         raise ConfigError(f"{place} already holds a demonstration: name a new folder")
     started = time.perf_counter()

@@ -36,8 +36,7 @@ def _patterns() -> Rows:
     from edgewise.graphs import PATTERNS
 
     rows = _documented("edgewise.graphs", "PATTERNS", "pattern")
-    options = (inspect.signature(pattern).parameters for pattern in PATTERNS.values())
-    return [row | {"options": ", ".join(parameters)} for row, parameters in zip(rows, options, strict=True)]
+    return [row | {"options": ", ".join(inspect.signature(PATTERNS[row["pattern"]]).parameters)} for row in rows]
 
 
 TABLES: dict[str, Callable[[], Rows]] = {

@@ -121,6 +121,11 @@ def run_folder(config: RunConfig, folder: Path | None, *, alone: bool) -> Path:
     first = Path("runs") / f"{config.recipe}-{config.train.seed}"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 or restarted():
         return first  # the ranks must agree, and some may look before others have made the folder
+    return free(first)
+
+
+def free(first: Path) -> Path:
+    """This folder, or where it is taken the next one that is not: FIRST-2, ..."""
     later = (Path(f"{first}-{k}") for k in count(2))
     return next(path for path in chain([first], later) if not path.exists())
 
