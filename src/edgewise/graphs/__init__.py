@@ -1,6 +1,6 @@
 """Floor 1: graphs. Who listens to whom, and nothing else.
 
-A line below is a public name's one entry: `PATTERNS` holds the functions of `patterns/`, by their names.
+A line below is a public name's one entry: `PATTERNS` holds the functions of `patterns.py`, by their names.
 """
 
 from collections.abc import Callable

@@ -113,7 +113,6 @@ def strided(n: int, stride: int) -> Graph:
 def strided_parts(n: int, stride: int) -> tuple[Graph, Graph]:
     """The two factors of `strided`, one for each half of the heads: the last `stride` positions, and every stride-th.
 
-    Errors      those of `strided`
     Reference   Child et al., 2019, §4.2
 
     >>> from edgewise.graphs import draw
@@ -179,7 +178,6 @@ def fixed(n: int, stride: int, summaries: int = 1) -> Graph:
 def fixed_parts(n: int, stride: int, summaries: int = 1) -> tuple[Graph, Graph]:
     """The two factors of `fixed`, one for each half of the heads: one's own block, and the summaries of all.
 
-    Errors      those of `fixed`
     Reference   Child et al., 2019, §4.2
 
     >>> from edgewise.graphs import draw

@@ -49,7 +49,6 @@ def refine_pairs(graph: Graph, colors: Tensor | None = None) -> Tensor:
     Shapes      colors [N] integers -> [N, N] int64, numbered from 0 as in `refine`
     Errors      as `refine`
     Cost        O(N³) a round, O(N²) memory
-    Differs     as `refine`
     Reference   Cai, Fürer & Immerman, 1992; Maron et al., "Provably powerful graph networks", 2019
 
     >>> from edgewise.graphs.patterns import complete

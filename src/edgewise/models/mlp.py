@@ -36,7 +36,6 @@ class Perceptron(nn.Module):
     Shapes      on nodes: x [*, N, inputs] or SparseFeatures -> [*, N, outputs];
                 on graphs: x [*, length, inputs] -> [*, 1, outputs]
     Edge cases  the graph is ignored and may be None
-    Cost        that of `MLP`
     Reference   Baggag & Saad, §3.1
 
     Example
@@ -79,7 +78,6 @@ class RandomizedPerceptron(Perceptron):
 
     Equation    φ(x) of `RandomizedMLP`, x as in `Perceptron`
     Shapes      as `Perceptron`; dense features only
-    Cost        that of `RandomizedMLP`
     Reference   Oktay, McGreivy, Aduol, Beatson & Adams, 2021
 
     Example

@@ -69,7 +69,6 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
 
     Symbols     sizes = number of points of each member, as `Graph.sizes`; points, k and loops as in `k_nearest`
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
-    Errors      as `k_nearest`
     Cost        members of one size n <= 1,024: all pairs at once, O(N n (D + log n)); else that of `k_nearest` in each
     """
     x = _members(points, sizes)
@@ -126,7 +125,6 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
 
     Symbols     sizes = number of points of each member, as `Graph.sizes`; points and radius as in `radius_graph`
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
-    Errors      as `radius_graph`
     Cost        members of one size n <= 1,024: all pairs at once, O(N n D); else that of `radius_graph` in each
     """
     x = _members(points, sizes)

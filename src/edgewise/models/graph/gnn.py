@@ -122,7 +122,6 @@ class GNN(nn.Module):
                 e [E] int64, the kind of each edge, which is one-hot to a layer of features
     Edge cases  depth 1 on nodes is one layer from inputs to outputs; the first hidden layer, which changes the width,
                 has no connection around it
-    Cost        that of its layers
     Differs     the MLP of (5.6) is a linear map unless the readout's option `hidden` gives it layers
     Reference   Kipf & Welling, 2017; Veličković et al., 2018; Xu et al., 2018 and 2019; Baggag & Saad, §5
 

@@ -128,7 +128,6 @@ class GraphTransformer(nn.Module):
                 the kind of each edge, which becomes one-hot) -> [*, N, outputs], with a readout [*, G, outputs]
     Edge cases  "neighbors" and "weighted" add self-loops where missing, as (5.18) does, the latter with a weight of 1
     Cost        O(L (N width² + E width)) time for "neighbors"; the others O(L (N width² + Σ n² width))
-    Differs     none that its parts do not name
     Reference   Dwivedi & Bresson, 2021; Ying et al., 2021; Mialon et al., 2021; Rampášek et al., 2022; Baggag & Saad
 
     Example

@@ -198,8 +198,6 @@ class Particles(nn.Module):
     Equation    x' = forecast(graph, x, v, q)
     Symbols     x, v [*, N, D] and q [*, N, K] = the parts of the features
     Shapes      [*, N, 2 D + K] -> [*, N, D]
-    Edge cases  K = 0: particles that carry nothing
-    Cost        that of its layers
     Reference   Satorras, Hoogeboom & Welling, "E(n) equivariant graph neural networks", 2021, §5.1
 
     Example

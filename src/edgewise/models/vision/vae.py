@@ -36,7 +36,6 @@ class VariationalAutoencoder(nn.Module):
     Symbols     encoder -> (μ, log σ²); decoder -> the logits of p; x_n = a grey value from 0 to 1
     Shapes      x [*, 1, pixels] -> logits [*, 1, pixels] of z = μ; in training mode `Penalised`: those of a drawn z,
                 and the mean KL of an image; `encode` -> μ, log σ² [*, latent]; `decode`: z [*, latent] -> [*, pixels]
-    Cost        that of two `MLP`s
     Differs     a grey value counts as the probability that a pixel is on: the ELBO is the mean over images in black
                 and white that are drawn by it
     Reference   Kingma & Welling, "Auto-encoding variational Bayes", 2014
