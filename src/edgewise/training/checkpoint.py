@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from edgewise.errors import CheckpointError
 from edgewise.files import flush, make_folder, write_file
+from edgewise.training.journal import digest
 from edgewise.training.ranks import read_rows
 
 PARTS = ("model", "best", "optimizer")
@@ -111,7 +112,7 @@ def verified(path: Path) -> Checkpoint:
     state, hashes = read_state(path)
     try:
         for part in PARTS:
-            if _digest(path / f"{part}.safetensors") != hashes[f"{part}.safetensors"]:
+            if digest(path / f"{part}.safetensors").hexdigest() != hashes[f"{part}.safetensors"]:
                 raise CheckpointError(f"the checkpoint {path} is damaged ({part}.safetensors)")
     except (OSError, KeyError, TypeError) as error:
         raise _damaged(path, error) from error
@@ -211,11 +212,6 @@ def _write(path: Path, content: bytes) -> str:
         file.flush()
         os.fsync(file.fileno())
     return hashlib.sha256(content).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remove(path: Path) -> None:

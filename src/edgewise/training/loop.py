@@ -183,7 +183,9 @@ class Trainer:
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
-        settings, rate = self.settings, self.rate()
+        settings = self.settings
+        # Steps are counted from 1 here, from 0 in a schedule.
+        rate = self.learning_rate * self.schedule(self.step - 1, settings.steps)
         seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
         parts = self.share_of_batch()
         total = self.gradient(parts)
@@ -247,10 +249,6 @@ class Trainer:
         every = range(size * count)
         parts = Parts(len(every), every if whole else every[rank * count : (rank + 1) * count])
         return self.task.train_parts(self.settings.batch, generator, self.config.graph, parts)
-
-    def rate(self) -> float:
-        """The learning rate of this step; steps are counted from 1 here, from 0 in a schedule."""
-        return self.learning_rate * self.schedule(self.step - 1, self.settings.steps)
 
     def autocast(self) -> AbstractContextManager[Any]:
         half = HALVES.get(self.config.machine.precision)

@@ -36,7 +36,9 @@ def settled(config: RunConfig) -> RunConfig:
         attention = Choice.of(attention)
         options["attention"] = Choice(attention.name, attention.options | {"dropout": rate})
     past = config.graph.name in ("given", "causal")
-    return replace(config, model=Choice(name, options), graph=(_window(given) if past else None) or config.graph)
+    graph = given.kind.graph(given.config) if past else None
+    window = PatternChoice("window", dict(graph.keywords)) if isinstance(graph, partial) else config.graph
+    return replace(config, model=Choice(name, options), graph=window)
 
 
 def _long_enough(given: Pretrained, config: RunConfig) -> Pretrained:
@@ -51,11 +53,6 @@ def _long_enough(given: Pretrained, config: RunConfig) -> Pretrained:
         what = f"has {positions} positions, and {length} are needed"
         raise ConfigError(f"{given.folder} {what}: --start.extend interpolated divides them")
     return given.of_length(length, config.start.extend)
-
-
-def _window(given: Pretrained) -> PatternChoice | None:
-    graph = given.kind.graph(given.config)
-    return PatternChoice("window", dict(graph.keywords)) if isinstance(graph, partial) else None
 
 
 def take_pretrained(model: nn.Module, start: StartSettings) -> set[str]:
