@@ -172,14 +172,11 @@ def bibliography(
     x = torch.zeros(count, words + len(KINDS))
     centres = signal * torch.randn(topics, words, generator=draw)
     x[authors : authors + papers, :words] = centres[topic] + torch.randn(papers, words, generator=draw)
-    x[torch.arange(count), words + _types(authors, papers, venues)] = 1.0
+    types = torch.arange(len(KINDS)).repeat_interleave(torch.tensor([authors, papers, venues]))
+    x[torch.arange(count), words + types] = 1.0
     labels = torch.full((count,), -1).index_copy(0, torch.arange(authors), of_author)
     splits = ascending(cut(torch.randperm(authors, generator=draw), (authors // 2, 3 * authors // 4)))
     names = tuple(f"topic {c}" for c in range(topics))
     e = graph.sort_edges(torch.cat(relation))
     nodes = Nodes(graph, x, labels, names, splits, e, relations=len(RELATIONS), kinds=len(KINDS))
     return NodeClassification("bibliography", nodes)
-
-
-def _types(*counts: int) -> Tensor:
-    return torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
