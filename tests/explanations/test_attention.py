@@ -56,17 +56,7 @@ def model() -> Attentive:
 
 
 ATTENTIVE = {
-    *(
-        "gnn gat",
-        "gnn gatv2",
-        "bert",
-        "bart",
-        "encoder-decoder",
-        "transformer",
-        "vision transformer",
-        "swin",
-        "kernel regression",
-    ),
+    *("gnn gat", "gnn gatv2", "bert", "bart", "encoder-decoder", "transformer", "swin", "kernel regression"),
     *(name for name in EVERY if name.startswith(("graph transformer", "vision", "class", "set transformer"))),
     *(f"text {kind}" for kind in ("linear", "performer", "strided-heads", "alibi", "shaw", "t5", "transformer-xl")),
     *("text learned", "text sinusoidal", "particles se3-attention"),

@@ -97,9 +97,7 @@ def flow(explained: Explained) -> Scores:
         ahead = along.data > 0
         np.add.at(passed, np.searchsorted(pairs, along.row[ahead].astype(np.int64) * size + along.col[ahead]),
                   along.data[ahead] / UNITS)  # fmt: skip
-    share = (
-        capacity / np.maximum(np.bincount(which, capacity), 1)[which]
-    )  # of parallel arcs, a loop's beside what stays
+    share = capacity / np.maximum(np.bincount(which, capacity), 1)[which]  # of parallel arcs, a loop's and what stays
     arcs = torch.from_numpy(share * passed[which] / count).float().to(explained.device)
     edges, place = torch.zeros(explained.edges.num_edges, device=explained.device), count
     for step in steps:

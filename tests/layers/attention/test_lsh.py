@@ -44,9 +44,7 @@ def equation(layer: LSHAttention, graph: Graph, x: torch.Tensor) -> torch.Tensor
                     and rank[i] // layer.size - rank[j] // layer.size in (0, 1)
                 ]  # fmt: skip
             of_rounds = of_rounds or [i] * bool(listens[i, i])
-            if (
-                of_rounds
-            ):  # the sum over rounds of exp(z_r) times the softmax of a round is one softmax over all of them
+            if of_rounds:  # the sum over rounds of exp(z_r) times a round's softmax is one softmax over all of them
                 rows.append((k[of_rounds, h] @ q[i, h] / math.sqrt(4)).softmax(0) @ v[of_rounds, h])
             else:
                 rows.append(0 * v[i, h])

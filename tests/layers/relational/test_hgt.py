@@ -101,9 +101,8 @@ def test_nodes_in_any_order_are_the_equation() -> None:
         s = layer.prior[r] * (keys * q[i]).sum(-1) / 2**0.5
         values = torch.einsum("nhdc,nhc->nhd", layer.message[r], v[j])
         h[i] = (s.softmax(0).unsqueeze(-1) * values).sum(0)
-    y = (layer.output.weight[types] @ functional.gelu(h.flatten(1)).unsqueeze(-1)).squeeze(-1) + layer.output.bias[
-        types
-    ]
+    y = (layer.output.weight[types] @ functional.gelu(h.flatten(1)).unsqueeze(-1)).squeeze(-1)
+    y = y + layer.output.bias[types]
     torch.testing.assert_close(layer(graph, x, e, types), y, rtol=1e-10, atol=1e-12)
 
 

@@ -193,9 +193,8 @@ class GroupedLinear(Layer):
         W, b = self.weight, self.bias
         check_features(x, W)
         if types is None:
-            return (functional.linear(x, W[0]) if isinstance(x, Tensor) else aggregate(x.graph, W[0].T, x.weight)) + b[
-                0
-            ]
+            y = functional.linear(x, W[0]) if isinstance(x, Tensor) else aggregate(x.graph, W[0].T, x.weight)
+            return y + b[0]
         if not isinstance(x, Tensor) or is_traced():
             everyone = torch.arange(x.shape[-2], device=types.device)
             return of_edges(x, W, types, everyone) + b.index_select(0, types)
