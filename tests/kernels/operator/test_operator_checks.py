@@ -140,7 +140,7 @@ def test_scores_have_both_ends_of_all_edges_and_an_order_is_of_64_bits():
     graph = Graph.from_edge_index([list(range(n))] * 2, n)
     structure, reverse = list(edges.structure_of(graph)), list(edges.reverse_of(graph))
     a, b, r = torch.randn(1, 1, 1, 8), torch.randn(1, n, 1, 8), torch.randn(1, 8)
-    with pytest.raises(ShapeError, match=r"a is \[1, 1, 1, 8\]"):
+    with pytest.raises(ShapeError, match="both ends of all edges"):
         ops.edge_scores(a, b, None, None, structure, reverse, r, 0.2)
     starts, stops = torch.zeros(n, 1).long(), torch.full((n, 1), n)
     order = torch.arange(n)

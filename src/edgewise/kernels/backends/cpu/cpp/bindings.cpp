@@ -101,11 +101,10 @@ void bind_kernels(nb::module_& module) {
          signs, kind, x, t, y, dt, dy, dx);
   FIELDS(Scores, threads, batch, width, inputs, graph, transpose, a, b, one, e, weight, e_batch_stride, da, db, de, dweight, signs,
          heads, slope, readout, s, ds, dreadout);
-  FIELDS(Heads, threads, rows, heads, inputs, outputs, x, y, weight);
   FIELDS(FeaturedAttention, threads, batch, heads, channels, values, inputs, scale, dropout, seed, graph, transpose, q, k, v, y, dy,
          dq, dk, dv, x, bias, x_batch_stride, bias_batch_stride, key_weight, value_weight, p, dx, dbias, dkey_weight, dvalue_weight);
   KERNELS(FeaturesTable, edge_dots, edge_sums, edge_spread, edge_softmax, edge_ends, edge_activations, edge_activations_gradient,
-          edge_scores, edge_scores_gradient, by_heads, by_heads_gradient, attend_features, attend_features_gradient)
+          edge_scores, edge_scores_gradient, attend_features, attend_features_gradient)
 }
 
 }  // namespace edgewise

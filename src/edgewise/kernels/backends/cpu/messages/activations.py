@@ -1,7 +1,7 @@
 """The native kernels of activations on edges: of what both ends of an edge and a linear map of its features add up to.
 
-z_ij = a_i + b_j + W e_ij, of a [B, I, H, C], b [B, J, H, C], e [B or 1, E, R] and W [H C, R], or of an e of H C numbers
-without W. Edges are in their graph's order; reverse is the structure of the
+z_ij = a_i + b_j + W e_ij, of a [B, I, H, C] or one for all receivers [1, 1, H, C], b [B, J, H, C], e [B or 1, E, R] and
+W [H C, R], or of an e of H C numbers without W. Edges are in their graph's order; reverse is the structure of the
 transpose. All in float32 or float64.
 """
 
@@ -53,7 +53,8 @@ class Terms(Arguments):
         batch, senders, heads, channels = self.b.shape
         receivers, edges = check_structure("structure", self.structure, senders, (2, 3))
         if self.a is not None:
-            check_rows("a", self.a, (batch, receivers, heads, channels), kind, strided=True)
+            rows = 1 if self.a.shape[1:2] == (1,) and batch == 1 else receivers
+            check_rows("a", self.a, (batch, rows, heads, channels), kind, strided=True)
         if self.e is not None:
             inputs = heads * channels if self.weight is None else None
             check_rows("e", self.e, (1 if self.e.shape[:1] == (1,) else batch, edges, inputs), kind, strided=True)
@@ -64,6 +65,9 @@ class Terms(Arguments):
             check_rows("weight", self.weight, (heads * channels, self.e.shape[2]), kind, strided=True)
         if self.reverse:
             check_transpose(self.reverse, receivers, (senders, edges), (4,))
+
+    def unread(self) -> tuple[str, ...]:
+        return ("first result",)
 
 
 def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
@@ -76,7 +80,8 @@ def _arguments(call: Any, own: Terms) -> list[Tensor | None]:
     if len(own.reverse):
         call.transpose = adjacency(*own.reverse[:3])
     if a is not None:
-        call.a = matrix(a)
+        call.one = one = a.shape[1] == 1 and own.structure[0].shape[0] > 2
+        call.a = library.Matrix(a.data_ptr(), 0, 0) if one else matrix(a)
     if e is not None:
         call.e, call.e_batch_stride = e.data_ptr(), e.stride(0) if e.shape[0] > 1 else 0
     if weight is not None:
@@ -90,7 +95,7 @@ def _z(own: Terms) -> tuple[Tensor, Tensor, Tensor]:
     receivers = receivers_of(offsets, senders.shape[0])
     z = own.b.index_select(1, senders)
     if own.a is not None:
-        z = z + own.a.index_select(1, receivers)
+        z = z + (own.a if own.a.shape[1] == 1 else own.a.index_select(1, receivers))
     if own.e is not None:
         z = z + (own.e if own.weight is None else own.e @ own.weight.t()).unflatten(-1, z.shape[2:])
     return z, receivers, senders
@@ -106,6 +111,12 @@ def _empty(own: Terms, needed: Sequence[bool], last: Tensor | None) -> tuple[Ten
     return a, b, e, weight, last
 
 
+def _signs(own: Terms) -> Tensor:
+    """A bit for each number z."""
+    batch, _, heads, channels = own.b.shape
+    return own.b.new_empty(batch, own.structure[1].shape[0], -(-heads * channels // 64), dtype=torch.int64)
+
+
 def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
     for name, result in zip(names, results, strict=True):
         setattr(call, name, result.data_ptr() if result.numel() else 0)
@@ -116,36 +127,43 @@ def _fill(call: Any, names: Sequence[str], results: Sequence[Tensor]) -> None:
 
 @dataclass(slots=True)
 class Activations(Terms):
-    """Σ_j σ(z_ij) and Σ_j σ(z_ij) ∘ x_j of x [B, J, H, C]: [2, B, I, H, C]. kind = the number of σ."""
+    """Σ_j σ(z_ij), and with x [B, J, H, C] also Σ_j σ(z_ij) ∘ x_j: [1 or 2, B, I, H, C]. kind = the number of σ.
 
-    x: Tensor
+    The second result are the signs of z, in whole numbers, where a gradient follows from them: of a sum of ReLUs alone.
+    """
+
+    x: Tensor | None
     kind: int
 
     differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "x")
 
-    def empty(self) -> Tensor:
+    def empty(self) -> tuple[Tensor, Tensor]:
         batch, _, *rest = self.b.shape
-        return self.b.new_empty(2, batch, self.structure[0].shape[0] - 1, *rest)
+        by_signs = self.kind == ACTIVATIONS[functional.relu] and self.x is None and len(self.reverse) > 0
+        sums = self.b.new_empty(1 if self.x is None else 2, batch, self.structure[0].shape[0] - 1, *rest)
+        return sums, _signs(self) if by_signs else self.b.new_empty(0, 0, 0, dtype=torch.int64)
 
     def check(self) -> None:
         Terms.check(self)
         expect(0 <= self.kind <= 3, f"kind is {self.kind}, but must be 0, 1, 2 or 3")
-        check_rows("x", self.x, tuple(self.b.shape), self.b.dtype, strided=True)
-
-    def unread(self) -> tuple[str, ...]:
-        return ("results",)
+        if self.x is not None:
+            check_rows("x", self.x, tuple(self.b.shape), self.b.dtype, strided=True)
 
 
 @dataclass(slots=True)
 class ActivationsGradient(Activations):
-    """Those of the call, the gradient to the sums, and which of its differentiable fields need one."""
+    """Those of the call, its results, the gradient to the sums, and which of its differentiable fields need one."""
 
+    sums: Tensor | None
+    signs: Tensor
     dy: Tensor
     needed: Sequence[bool]
 
     def check(self) -> None:
         Activations.check(self)
-        check_rows("dy", self.dy, tuple(Activations.empty(self).shape), self.b.dtype, strided=True)
+        sums, signs = Activations.empty(self)
+        check_rows("dy", self.dy, tuple(sums.shape), self.b.dtype, strided=True)
+        check_rows("signs", self.signs, tuple(signs.shape), torch.int64)
         expect(len(self.needed) == 5, f"needed has {len(self.needed)} values, but must have 5")
         expect(len(self.reverse) == 4, "a gradient needs the structure of the transpose")
 
@@ -154,25 +172,29 @@ class ActivationsGradient(Activations):
         return _empty(self, self.needed, self.x)
 
 
-def _call(own: Activations, prefix: str, sums: Tensor) -> tuple[Any, list[Tensor | None]]:
+def _call(own: Activations, prefix: str, result: Tensor, signs: Tensor) -> tuple[Any, list[Tensor | None]]:
     call = library.Activations()
-    held, x = _arguments(call, own), rows_contiguous(own.x)
-    call.kind, call.x = own.kind, matrix(x)
-    _fill(call, (f"{prefix}t", f"{prefix}y"), sums)
+    held, x = _arguments(call, own), None if own.x is None else rows_contiguous(own.x)
+    call.kind = own.kind
+    setattr(call, f"{prefix}t", result.data_ptr())
+    call.signs = signs.data_ptr() if signs.numel() else 0
+    if x is not None:
+        call.x = matrix(x)
+        setattr(call, f"{prefix}y", result[1].data_ptr())
     return call, [*held, x]
 
 
-def _activations(own: Activations) -> Tensor:
-    sums = own.empty()
-    call, held = _call(own, "", sums)
+def _activations(own: Activations) -> tuple[Tensor, Tensor]:
+    sums, signs = results = own.empty()
+    call, held = _call(own, "", sums, signs)
     library.edge_activations(DTYPES[sums.dtype], call)
     del held
-    return sums
+    return results
 
 
 def _activations_gradient(own: ActivationsGradient) -> tuple[Tensor, ...]:
     results, dy = own.empty(), own.dy.contiguous()
-    call, held = _call(own, "d", dy)
+    call, held = _call(own, "d", dy, own.signs)
     _fill(call, ("da", "db", "de", "dweight", "dx"), results)
     library.edge_activations_gradient(DTYPES[dy.dtype], call)
     del held
@@ -183,7 +205,8 @@ def _composed_sums(own: Activations) -> Tensor:
     z, receivers, senders = _z(own)
     g = next(activation for activation, kind in ACTIVATIONS.items() if kind == own.kind)(z)
     zeros = g.new_zeros(g.shape[0], own.structure[0].shape[0] - 1, *g.shape[2:])
-    return torch.stack([zeros.index_add(1, receivers, m) for m in (g, g * own.x.index_select(1, senders))])
+    summed = [g] if own.x is None else [g, g * own.x.index_select(1, senders)]
+    return torch.stack([zeros.index_add(1, receivers, m) for m in summed])
 
 
 activations_gradient = Operator("edge_activations_gradient", ActivationsGradient, _activations_gradient, on_cpu=True)
@@ -203,18 +226,13 @@ class Scores(Terms):
     differentiable: ClassVar[tuple[str, ...]] = ("a", "b", "e", "weight", "readout")
 
     def empty(self) -> tuple[Tensor, Tensor]:
-        batch, _, heads, channels = self.b.shape
-        edges = self.structure[1].shape[0]
-        signs = self.b.new_empty(batch, edges, -(-heads * channels // 64), dtype=torch.int64)
-        return self.b.new_empty(batch, edges, heads), signs
+        return self.b.new_empty(self.b.shape[0], self.structure[1].shape[0], self.b.shape[2]), _signs(self)
 
     def check(self) -> None:
         Terms.check(self)
-        expect(self.a is not None, "scores need both ends of all edges")
+        whole = self.a is not None and self.a.shape[1] == len(self.structure[0]) - 1
+        expect(whole, "scores need both ends of all edges")
         check_rows("readout", self.readout, tuple(self.b.shape[2:]), self.b.dtype, strided=True)
-
-    def unread(self) -> tuple[str, ...]:
-        return ("first result",)
 
 
 @dataclass(slots=True)

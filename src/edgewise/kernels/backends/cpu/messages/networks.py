@@ -61,7 +61,7 @@ def cost_of(call: Collect, own: Callable[[Call], Cost]) -> Cost:
 def run(call: Collect, own: Run) -> Tensor | Results:
     """A record; `own` runs an `Aggregate` or a `Collect` of tensors or of a network."""
     graph, message, reduce = call.graph, call.message, call.reduce
-    if isinstance(message, Filter) and (network := _activation(message, reduce)) is not None:
+    if isinstance(message, EdgeNetwork | Filter) and (network := _activation(message, reduce)) is not None:
         return _by_activations(graph, network, message, reduce)
     if isinstance(message, TensorProduct) and (plan := _plan_of(call)) is not None:
         if message.batch:
@@ -74,7 +74,7 @@ def run(call: Collect, own: Run) -> Tensor | Results:
     if message.batch:
         return _in_copies(graph, message, reduce, own)
     scale, tensors = message.scale, message.tensors()
-    summed = message.activated and scale is None and reduce in ("sum", "mean")  # by the kernel, as hidden messages are
+    summed = message.activated and scale is None and reduce == "sum"  # by the kernel, as hidden messages are
     scaled = scale is None or (scale.shape[-1] == 1 and not message.activated)
     tensors[SCALE] = scale if scaled else None
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
@@ -85,8 +85,6 @@ def run(call: Collect, own: Run) -> Tensor | Results:
         m_ij = message.activation(m_ij) if message.activated else m_ij
         m_ij = m_ij if scaled or scale is None else scale * m_ij
         m_ij = m_ij if reduce is None else own(Collect(graph, m_ij, reduce))
-    elif reduce == "mean":
-        m_ij = _per_edge(graph, m_ij)
     return (*hidden, m_ij) if message.several else m_ij
 
 
@@ -136,9 +134,10 @@ def _kept_copies(graph: Graph) -> dict[int, Graph]:
     return {}
 
 
-def _activation(message: Filter, reduce: str | None) -> EdgeNetwork | None:
+def _activation(message: EdgeNetwork | Filter, reduce: str | None) -> EdgeNetwork | None:
     """The network of messages that the kernel of activations makes and sums: those of a_i + b_j + W e_ij."""
-    network = message.network if not message.both_ways and reduce in ("sum", "mean") else None
+    one_way = isinstance(message, EdgeNetwork) or not message.both_ways
+    network = message.network if one_way and reduce in ("sum", "mean") else None
     if (
         network is None
         or network.batch
@@ -149,28 +148,38 @@ def _activation(message: Filter, reduce: str | None) -> EdgeNetwork | None:
     ):
         return None
     far = network.edges is not None and (network.edges.reach is not None or not network.edges.values.shape[-1])
-    wide = message.senders.ndim > 2 or message.width != message.senders.shape[-1]
+    wide = isinstance(message, Filter) and (message.senders.ndim > 2 or message.width != message.senders.shape[-1])
     return None if far or wide or len(message.dtypes) > 1 else network
 
 
-def _by_activations(graph: Graph, network: EdgeNetwork, message: Filter, reduce: str | None) -> Tensor:
+def _by_activations(graph: Graph, network: EdgeNetwork, message: EdgeNetwork | Filter, reduce: str | None) -> Tensor:
     a, b, e, _, weight, shift = network.tensors()[:6]
+    x = message.senders if isinstance(message, Filter) else None
     assert b is not None
-    leaves = (a, b, e, weight, shift, message.senders)
+    if a is None and shift is not None:
+        a = shift.unsqueeze(0)
+    elif shift is not None:
+        b = b + shift
+    total = _activated(graph, (a, b, e, weight, x), ACTIVATIONS[network.activation])
+    sums = total.reshape(total.shape[0], graph.num_receivers, -1)
+    if isinstance(message, Filter) and message.normalised is not None:
+        total, y = sums.unbind()
+        y = y / (total + message.normalised)
+    else:
+        y = sums[-1] if x is not None else sums.squeeze(0)
+    return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1) if reduce == "mean" else y
+
+
+def _activated(graph: Graph, leaves: Sequence[Tensor | None], kind: int) -> Tensor:
+    """The sums of activations of a [I or 1, C], b, e, the weight and x."""
+    a, b, e, weight, x = leaves
+    assert b is not None
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in leaves)
     reverse = native.reverse_of(graph) if learns else ()
-    a, e = None if a is None else a[None, :, None], None if e is None else e.unsqueeze(0)
-    b, x = (b if shift is None else b + shift)[None, :, None], message.senders[None, :, None]
-    kind, structure = ACTIVATIONS[network.activation], native.structure_of(graph)
-    own = activations.Activations(a, b, e, weight, structure, reverse, x, kind)
-    total, y = activations.activations(own).flatten(3)[:, 0]
-    y = y if message.normalised is None else y / (total + message.normalised)
-    return _per_edge(graph, y) if reduce == "mean" else y
-
-
-def _per_edge(graph: Graph, y: Tensor) -> Tensor:
-    """Sums as means."""
-    return y / graph.in_degrees().clamp(min=1).to(y.dtype).unsqueeze(-1)
+    a, x = (None if t is None else t[None, :, None] for t in (a, x))
+    e = None if e is None else e.unsqueeze(0)
+    own = activations.Activations(a, b[None, :, None], e, weight, native.structure_of(graph), reverse, x, kind)
+    return activations.activations(own)[0]
 
 
 def _arguments(

@@ -1,7 +1,6 @@
 // Features of edges for one instruction set: compiled once for each, under its own namespace.
 #include "features/attention.hpp"
 #include "features/activations.hpp"
-#include "features/heads.hpp"
 #include "features/scores.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -17,8 +16,6 @@ const FeaturesTable features_table = {
     {activations_gradient<float>, activations_gradient<double>, nullptr},
     {scores<float>, scores<double>, nullptr},
     {scores_gradient<float>, scores_gradient<double>, nullptr},
-    {by_heads<float>, by_heads<double>, nullptr},
-    {by_heads_gradient<float>, by_heads_gradient<double>, nullptr},
     {attention<float>, attention<double>, nullptr},
     {attention_gradient<float>, attention_gradient<double>, nullptr},
 };

@@ -84,15 +84,6 @@ struct Scores : Terms {
   void* dreadout = nullptr;
 };
 
-// y_h = x_h W_h for every head of rows x [rows, heads, inputs], y [rows, heads, outputs]; or of x and y the sum W_h = Σ x_hᵀ y_h.
-struct Heads {
-  int threads = 1;
-  int64_t rows = 0;
-  int heads = 1, inputs = 1, outputs = 1;
-  const void* x = nullptr;
-  void *y = nullptr, *weight = nullptr;  // [heads, inputs, outputs]
-};
-
 // y_i = Σ_j p_ij (v_j + V x_ij), p = softmax(scale q_i · (k_j + K x_ij) + bias), of heads of rows q, k [batch, I or J, heads *
 // channels], v, y [batch, J or I, heads * values] and features x [batch or 1, E, inputs]. Null is what is not there, or not computed.
 struct FeaturedAttention {
@@ -123,8 +114,6 @@ struct FeaturesTable {  // none for bfloat16
   void (*edge_activations_gradient[DTYPES])(const Activations&);
   void (*edge_scores[DTYPES])(const Scores&);
   void (*edge_scores_gradient[DTYPES])(const Scores&);
-  void (*by_heads[DTYPES])(const Heads&);
-  void (*by_heads_gradient[DTYPES])(const Heads&);
   void (*attend_features[DTYPES])(const FeaturedAttention&);
   void (*attend_features_gradient[DTYPES])(const FeaturedAttention&);
 };
