@@ -341,7 +341,10 @@ def energy_by_depth(model: nn.Module, graph: Graph, x: Tensor | layers.SparseFea
         readers = [*model.hidden[1:], model.output] if len(model.hidden) else []
         handles = [module.register_forward_pre_hook(lambda layer, read: measure(read[1])) for module in readers]
     else:
-        handles = [block.register_forward_hook(lambda layer, read, h: measure(h)) for block in model.blocks]
+        handles = [
+            block.register_forward_hook(lambda layer, read, h: measure(h))
+            for block in cast(nn.ModuleList, model.blocks)
+        ]
     try:
         with evaluating(model):
             model(graph, x)
