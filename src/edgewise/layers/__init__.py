@@ -121,7 +121,6 @@ from edgewise.layers.graph.pooling import MeanReadout as MeanReadout
 from edgewise.layers.graph.pooling import Pooled as Pooled
 from edgewise.layers.graph.pooling import SumReadout as SumReadout
 from edgewise.layers.graph.pooling import min_cut_pool as min_cut_pool
-from edgewise.layers.graph.lazy_walk import LazyWalk as LazyWalk
 from edgewise.layers.graph.sage import SAGELSTM as SAGELSTM
 from edgewise.layers.graph.sage import SAGEMean as SAGEMean
 from edgewise.layers.graph.sage import SAGEPool as SAGEPool
