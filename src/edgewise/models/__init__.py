@@ -22,8 +22,6 @@ from edgewise.models.graph.deep_sets import DeepSets as DeepSets
 from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
 from edgewise.models.graph.gnn import GNN as GNN
 from edgewise.models.graph.gnn import GNNSettings as GNNSettings
-from edgewise.models.graph.simplified import Simplified as Simplified
-from edgewise.models.graph.simplified import SimplifiedSettings as SimplifiedSettings
 from edgewise.models.graph.gnn import energy_by_depth as energy_by_depth
 from edgewise.models.graph.graph_layers import GRAPH_LAYERS as GRAPH_LAYERS
 from edgewise.models.graph.higher import PairNetwork as PairNetwork
