@@ -61,7 +61,6 @@ from edgewise.tasks.nodes.planted import karate as karate
 from edgewise.tasks.nodes.planted import planted as planted
 from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
 from edgewise.tasks.nodes.store import node_store as node_store
-from edgewise.tasks.nodes.ring import ring as ring
 from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
 from edgewise.tasks.own.graphs import point_folder as point_folder
