@@ -3,7 +3,6 @@
 from edgewise.kernels.backend import Backend
 from edgewise.kernels.backends.cpu import native, tiled
 from edgewise.kernels.backends.cuda import bitmap, flex, ragged, selfcheck, triton
-from edgewise.kernels.backends.torch import loop
 from edgewise.kernels.backends.torch import dense, factored, reference, segment
 
 BACKENDS: dict[str, Backend] = {
@@ -18,7 +17,6 @@ BACKENDS: dict[str, Backend] = {
         tiled.BACKEND,
         bitmap.BACKEND,
         triton.BACKEND,
-        loop.BACKEND,
         reference.BACKEND,
     )
 }
