@@ -1,5 +1,6 @@
 """What is known of the edges of one's own graph."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,32 @@ def test_features_of_edges_come_in_the_graph_s_order_and_both_ways(tmp_path) -> 
     both = node_folder(folder, scale="none")
     pairs = [tuple(pair) for pair in both.graph().edge_index().T.tolist()]
     known = dict(zip(pairs, both.nodes.e.tolist(), strict=True))
-    mean = [1.5, 1, 0]  # of a -> b and b -> a
-    assert known == {(0, 1): mean, (1, 0): mean, (2, 0): [3, 0, 1], (0, 2): [3, 0, 1], (3, 3): [6, 0, 1]}
+    own = {(0, 1): [1, 1, 0], (1, 0): [2, 1, 0]}  # a -> b and b -> a
+    assert known == own | {(2, 0): [3, 0, 1], (0, 2): [3, 0, 1], (3, 3): [6, 0, 1]}
     assert both.signature.edges == 3
+    said = "2 edges with an opposite: each keeps its own features (--task.parallel mean takes their mean)"
+    assert said in both.summary and said not in one.summary
+    mean = node_folder(folder, scale="none", parallel="mean")
+    pairs = [tuple(pair) for pair in mean.graph().edge_index().T.tolist()]
+    assert dict(zip(pairs, mean.nodes.e.tolist(), strict=True))[(1, 0)] == [1.5, 1, 0]
+    assert "2 edges with an opposite: their features are their mean" in mean.summary
     scaled = node_folder(folder, undirected=False).nodes.e[:, 0]
     assert float(scaled.mean()) == pytest.approx(0, abs=1e-6) and float(scaled.std(correction=0)) == pytest.approx(1)
+
+
+def test_features_of_parallel_edges_are_averaged_only_if_that_is_asked_or_a_run_of_old_did(tmp_path) -> None:
+    folder = write(tmp_path / "mine", edges="source,target,weight\na,b,1\na,b,3\nc,a,7\n")
+    task = node_folder(folder, scale="none")
+    ends = task.graph().edge_index().T.tolist()
+    known = sorted((*pair, weight) for pair, weight in zip(ends, task.nodes.e[:, 0].tolist(), strict=True))
+    assert known == [(0, 1, 1), (0, 1, 3), (0, 2, 7), (1, 0, 1), (1, 0, 3), (2, 0, 7)]
+    assert any(line.startswith("1 edge parallel to another: each keeps") for line in task.summary)
+    run = kept(task, tmp_path / "run")
+    assert node_folder(folder, scale="none", parallel="mean", like=str(run)).graph().num_edges == 6
+    old = json.loads((run / "data.json").read_text(encoding="utf-8"))
+    assert old.pop("parallel") == "keep"
+    (run / "data.json").write_text(json.dumps(old), encoding="utf-8")
+    assert sorted(node_folder(folder, scale="none", like=str(run)).nodes.e[:, 0].tolist()) == [2, 2, 7, 7]
 
 
 def test_a_model_that_reads_features_of_edges_trains_on_them_and_others_refuse(tmp_path) -> None:

@@ -128,6 +128,36 @@ def test_numbers_that_name_nodes_are_found_as_they_are_written(tmp_path, names: 
 
 
 @pytest.mark.parametrize(
+    ("names", "ends", "told"),
+    [
+        (range(1, 21), [(n, 7 * n % 19 + 1) for n in range(1, 19)] + [(0, 3)], "'0', no cell of user. Give --task.id,"),
+        (
+            [f"{n:03}" for n in range(1, 21)],
+            [(n, n % 19 + 1) for n in range(1, 19)],
+            r"of user; did you mean '0\d\d'\?",
+        ),
+        ([f"p{n}" for n in range(20)], [("p3", "p4"), ("p5", "P6"), ("p9", "x")], r"'P6'; did you mean 'p6'\?\n.*'x'$"),
+        (range(100, 120), [(100, 101), (102, 7), (108, 105)], "line 3: there is no node '7'"),
+    ],
+    ids=["a row", "without zeros", "names", "numbers"],
+)
+def test_an_end_that_is_no_name_is_that_mistake_and_no_row(tmp_path, names, ends, told: str) -> None:
+    """One stray end made rows of all: each edge joined two others."""
+    nodes = "user,label\n" + "".join(f"{name},{'uv'[n % 2]}\n" for n, name in enumerate(names))
+    edges = "source,target\n" + "".join(f"{i},{j}\n" for i, j in ends)
+    with pytest.raises(DataError, match=told):
+        node_folder(write(tmp_path, nodes, edges))
+
+
+def test_nodes_are_their_rows_where_that_is_said(tmp_path) -> None:
+    nodes = "rank,label\n" + "".join(f"{n + 1},{'uv'[n % 2]}\n" for n in range(20))
+    folder = write(tmp_path, nodes, "source,target\n" + "".join(f"{n},{n + 1}\n" for n in range(19)))
+    with pytest.raises(DataError, match=r"no cell of rank\. Give --task\.id, one of rank, row"):
+        node_folder(folder)
+    assert node_folder(folder, id="row").graph().num_edges == 38
+
+
+@pytest.mark.parametrize(
     ("name", "ignore", "known"),
     [("", (), None), ("note", ("note",), None), ("note", (), ({"h": "number"}, {}))],
     ids=["an index of pandas", "ignored", "new"],

@@ -148,6 +148,21 @@ def test_a_column_of_a_parquet_table_has_one_type(tmp_path: Path) -> None:
             written(tmp_path / "out.parquet", *parts)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_blank_lines_of_a_text_keep_their_place(ending: str, karate, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n\n5\n\n7\n", encoding="utf-8")
+    out = tmp_path / f"out.{ending}"
+    assert predict_file(karate, tmp_path / "a.txt", out, batch=2) == 6
+    if ending == "csv":
+        rows = table(out)
+    else:
+        import polars
+
+        rows = polars.read_parquet(out).to_dicts()
+    assert [row["input"] for row in rows] == ["", "", "", "5", "", "7"]
+    assert [str(row["node"] or "") for row in rows] == ["", "", "", "5", "", "7"]
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_inputs_are_read_in_whatever_way_their_file_is_written(encoding: str, tmp_path: Path) -> None:
     texts = ["Größe, Maß", "Straße"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -521,27 +521,54 @@ def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list
     return columns, [*wrong, *problems]
 
 
-def graph_of(edges: Array, e: Array | None, nodes: int, undirected: bool) -> tuple[Graph, Tensor | None]:
-    """The graph of edges [2, E], and their features [E, D] in its order; both ways, parallel edges have their mean."""
+Parallel = Literal["keep", "mean"]
+
+
+def graph_of(
+    edges: Array, e: Array | None, nodes: int, undirected: bool, parallel: Parallel = "keep"
+) -> tuple[Graph, Tensor | None]:
+    """The graph of edges [2, E], and their features [E, D] in its order.
+
+    Edge cases  with features each edge stays, parallel or not, and `undirected` adds the opposite of those that have
+                none; to have the "mean", both directions and parallel edges are one
+    """
     pairs = torch.from_numpy(edges)
     if e is None:
         graph = Graph.from_edge_index(pairs, nodes)
         return graph.symmetrise().coalesce() if undirected else graph, None
     known = torch.from_numpy(e.astype(np.float32))
-    if undirected:
-        both = torch.cat([pairs, pairs.flip(0)], 1)
-        keys, edge_of = (both[0] * nodes + both[1]).unique(return_inverse=True)
-        sums = torch.zeros(len(keys), known.shape[1]).index_add_(0, edge_of, known.repeat(2, 1))
+    if parallel == "mean":
+        pairs, known = (torch.cat([pairs, pairs.flip(0)], 1), known.repeat(2, 1)) if undirected else (pairs, known)
+        keys, edge_of = (pairs[0] * nodes + pairs[1]).unique(return_inverse=True)
+        sums = torch.zeros(len(keys), known.shape[1]).index_add_(0, edge_of, known)
         known = sums / torch.bincount(edge_of, minlength=len(keys))[:, None].clamp(min=1)
         pairs = torch.stack([keys // max(1, nodes), keys % max(1, nodes)])
+    elif undirected:
+        alone = ~torch.isin(pairs[1] * nodes + pairs[0], pairs[0] * nodes + pairs[1])
+        pairs, known = torch.cat([pairs, pairs[:, alone].flip(0)], 1), torch.cat([known, known[alone]])
     graph = Graph.from_edge_index(pairs, nodes)
     return graph, graph.sort_edges(known)
 
 
-def graphs_of(edges: Array, sizes: Array, e: Array | None, undirected: bool) -> tuple[tuple[Graph, ...], Tensor | None]:
+def apart(edges: Array, nodes: int, undirected: bool, parallel: Parallel) -> list[str]:
+    """A line about edges [2, E] with features that lead both ways or are parallel: whether these stay or are one."""
+    codes = edges[0] * nodes + edges[1]
+    back = int((np.isin(edges[1] * nodes + edges[0], codes) & (edges[0] != edges[1])).sum()) if undirected else 0
+    again = len(codes) - len(np.unique(codes))
+    found = [f"{counted(back, 'edge')} with an opposite"] * (back > 0)
+    found += [f"{counted(again, 'edge')} parallel to another"] * (again > 0)
+    what = "their features are their mean"
+    if parallel == "keep":
+        what = "each keeps its own features (--task.parallel mean takes their mean)"
+    return [f"{', '.join(found)}: {what}"] if found else []
+
+
+def graphs_of(
+    edges: Array, sizes: Array, e: Array | None, undirected: bool, parallel: Parallel = "keep"
+) -> tuple[tuple[Graph, ...], Tensor | None]:
     """Each example's own graph, and the features of all edges in the graphs' own order."""
     nodes = int(sizes.sum())
-    whole, known = graph_of(edges, e, nodes, undirected)
+    whole, known = graph_of(edges, e, nodes, undirected, parallel)
     ends = torch.stack([whole.senders, whole.receivers])
     first = torch.from_numpy(np.cumsum(sizes) - sizes)
     owner = torch.repeat_interleave(torch.from_numpy(sizes), output_size=nodes)[ends[1]]
@@ -659,19 +686,44 @@ def _named(table: Table, asked: Asked, lower: Called) -> str:
 
 
 def _covering(table: Table, links: Sequence[Edges], left_out: set[str]) -> str:
-    """The one column of which each cell is another, and that has all ends of edges; nothing: nodes are their rows."""
+    """The one column of which each cell is another, and that has all ends of edges; nothing: nodes are their rows.
+
+    Errors      DataError where it may be one of several, or rows: also where a column has most of the ends, and the
+                others may be mistakes or be spelt in another way
+    Edge cases  a column that has most of the ends, where these are no rows, names the nodes: the others are mistakes
+    """
     ends = {name for one in links for end in one.ends for name in one.names_of(end)}
     rows = {str(row) for row in range(len(table))}
-    fitting = []
+    fitting, near = list[str](), dict[str, set[str]]()
     for name, cells in table.columns.items():
         if ends and name not in left_out and cells.n_unique() == len(table):  # before texts are made of them
             texts = {*table.texts(name)}
-            if len(texts) == len(table) and ends <= texts and texts != rows:
-                fitting.append(name)
-    if len(fitting) > 1 or (fitting and ends <= rows):
-        choice = ", ".join([*fitting, *(["row"] if ends <= rows else [])])
-        raise DataError(f"{table.path}: what names the nodes? Give --task.id, one of {choice}")
-    return fitting[0] if fitting else ""
+            if len(texts) == len(table) and texts != rows:
+                if ends <= texts:
+                    fitting.append(name)
+                elif _mostly(ends, texts):
+                    near[name] = texts
+    as_rows = ends <= rows or (not fitting and bool(near) and _mostly(ends, rows))
+    if len(found := fitting or [*near]) > 1 or (found and as_rows):
+        choice = ", ".join([*found, *(["row"] if as_rows else [])])
+        told = ""
+        if not fitting:
+            stray = min(ends - near[found[0]])
+            told = f" An end of an edge is {stray[:40]!r}, no cell of {found[0]}{_meant(stray, near[found[0]])}."
+        raise DataError(f"{table.path}: what names the nodes?{told} Give --task.id, one of {choice}")
+    return found[0] if found else ""
+
+
+def _mostly(ends: Set[str], names: Set[str]) -> bool:
+    """Whether more than half of the ends are among the names, or would be if they were spelt as these are."""
+    if 2 * len(ends & names) > len(ends):
+        return True
+    plain = {_plain(name) for name in names}
+    return 2 * sum(_plain(end) in plain for end in ends) > len(ends)
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(".0").lstrip("0").lower()
 
 
 def _misfits(table: Table, links: Sequence[Edges], asked: Asked, needed: set[str]) -> list[str]:

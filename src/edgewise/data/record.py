@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgewise.configuration import build, plain
 from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
-from edgewise.data.examples import Asked, Examples, Kinds
+from edgewise.data.examples import Asked, Examples, Kinds, Parallel
 from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
 from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
@@ -44,6 +44,7 @@ class Fitted:
     scales: tuple[tuple[float, float], ...] = ()
     # the columns that were found, by their meaning, such as that which names the nodes
     names: dict[str, str] | None = None
+    parallel: Literal["", "keep", "mean"] = ""  # what became of features of parallel edges; empty: a run of old
 
     @property
     def target(self) -> Target:
@@ -54,6 +55,10 @@ class Fitted:
     def kinds(self) -> tuple[Kinds, Kinds]:
         """The kinds of the columns of nodes and of edges, by name."""
         return {one.name: one.kind for one in self.columns}, {one.name: one.kind for one in self.edges}
+
+    def parallel_edges(self, undirected: bool) -> Parallel:
+        """What becomes of features of parallel edges: a run of old took the mean where it made edges lead both ways."""
+        return self.parallel or ("mean" if undirected else "keep")
 
     def asked(self, asked: Asked) -> Asked:
         """What is wanted of tables that are read as those that trained."""
@@ -66,7 +71,8 @@ class Fitted:
             for target, scale in zip(self.targets, self.scales, strict=True)
         ]
         columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
-        names = {} if self.names is None else {"names": self.names}
+        names: dict[str, Any] = {} if self.names is None else {"names": self.names}
+        names |= {"parallel": self.parallel} if self.parallel else {}
         return {"targets": targets, **columns, "features": list(self.widths), **names}
 
     @classmethod
@@ -76,7 +82,8 @@ class Fitted:
         columns, edges = from_plain(content["columns"]), from_plain(content["edge_columns"])
         rest = {"targets": content["targets"], "widths": content["features"], "scales": scales}
         try:
-            made = build(cls, rest | {"names": content.get("names")}, "data")
+            rest |= {name: content[name] for name in ("names", "parallel") if name in content}
+            made = build(cls, rest, "data")
         except ConfigError as error:
             raise ValueError(str(error)) from error
         if any((one.kind == "class") != bool(one.classes) for one in made.targets):
@@ -132,6 +139,8 @@ def settle(
         changes = untaught(targets, given, splits["train"])
         fitted = fit(Fitted(targets, scales=_scales(targets, given, splits["train"])), splits)
     _check(given, fitted.targets, splits)
+    if blank := int((~known(fitted.targets, given)).sum()):
+        given = replace(given, notes=(*given.notes, f"{counted(blank, given.unit[:-1])} without a label, in no part"))
     return Settled(given, fitted, splits, tuple(changes))
 
 

@@ -92,10 +92,18 @@ def rows_of(trained: Trained, place: Path, batch: int, say: Callable[[str], obje
 
 
 def rows_for(trained: Trained, inputs: Iterator[tuple[str, str]], batch: int) -> Iterator[list[Row]]:
-    """The predictions for inputs, a batch at a time."""
+    """The predictions for inputs, a batch at a time; an empty one keeps its place, without a prediction."""
+    waiting, classes = list[Row](), getattr(trained.task, "classes", ())
     while part := list(islice(inputs, batch)):
-        made = (in_order(one, getattr(trained.task, "classes", ())) for one in _predicted(trained, part))
-        yield [{"input": text} | flat(one) for (_, text), one in zip(part, made, strict=True)]
+        given = [one for one in part if one[1]]
+        made = iter(_predicted(trained, given) if given else ())
+        rows = [{"input": text} | (flat(in_order(next(made), classes)) if text else {}) for _, text in part]
+        waiting += rows
+        if given:  # the first rows that are written have all columns
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 def in_order(prediction: Mapping[str, Any], classes: Sequence[str]) -> dict[str, Any]:
@@ -193,8 +201,7 @@ def _lines(file: Path, column: str | None) -> Iterator[tuple[str, str]]:
         encoding = encoding_of(content.read(BEGINNING), whole=False)
         content.seek(0)
         for number, line in enumerate(lines_of(file, content, encoding), start=1):
-            if line.strip("\r\n"):
-                yield f"{file}: line {number}", line.rstrip("\r\n")
+            yield f"{file}: line {number}", line.rstrip("\r\n")
 
 
 def _column(file: Path, names: list[str], column: str | None) -> str:

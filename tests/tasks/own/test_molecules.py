@@ -33,6 +33,7 @@ def test_any_columns_several_targets_and_gaps(tmp_path) -> None:
     said = "\n".join(task.summary)
     assert "Structure has the smiles" in said and "not read: the columns note" in said
     assert sum(map(len, task.splits.values())) == 38  # m0 and m28 have no target at all
+    assert "2 molecules without a label, in no part" in task.summary
     one = molecule_table(str(tmp_path / "m.csv"), label="toxic")
     assert one.classes == ("n", "y") and one.metric == "accuracy" and one.signature.outputs == 2
     bonds = molecule_table(str(tmp_path / "m.csv"), label="log P", bonds=True)
@@ -40,7 +41,8 @@ def test_any_columns_several_targets_and_gaps(tmp_path) -> None:
 
 
 def test_two_spellings_of_one_molecule_are_in_one_part(tmp_path) -> None:
-    lines = [f"{'C' * (n + 1)}O,{n}.5\nO{'C' * (n + 1)},{n}.25" for n in range(20)]
+    ways = ("O{}", "[OH:3]{}", "[2H]O{}", "[H]O{}", "[18OH]{}")
+    lines = [f"{'C' * (n + 1)}O,{n}.5\n{ways[n % 5].format('C' * (n + 1))},{n}.25" for n in range(20)]
     (tmp_path / "m.csv").write_text("smiles,y\n" + "\n".join(lines) + "\n", encoding="utf-8")
     task = molecule_table(str(tmp_path / "m.csv"))
     part_of = {row: split for split, rows in task.splits.items() for row in rows.tolist()}

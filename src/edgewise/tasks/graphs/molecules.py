@@ -76,6 +76,24 @@ def parse(smiles: str) -> Any:
     return read
 
 
+def identity(smiles: str) -> str:
+    """The spelling that all spellings of one molecule share: without atom maps, isotopes and hydrogens of their own.
+
+    Edge cases  stereoisomers, tautomers, charged forms and salts of a molecule are others
+
+    Example
+        >>> {identity(one) for one in ("CO", "[CH3:2][OH:1]", "[H]OC", "[2H]OC", "[13CH3]O")}
+        {'CO'}
+    """
+    chemistry = rdkit()
+    read = chemistry.Mol(parse(smiles))
+    for atom in read.GetAtoms():
+        atom.SetAtomMapNum(0)
+        atom.SetIsotope(0)
+    # Read again, since what was an atom of its own, or a centre by its isotopes, may now be none.
+    return str(chemistry.MolToSmiles(chemistry.MolFromSmiles(chemistry.MolToSmiles(read)) or read))
+
+
 def _atom(atom: Any) -> list[float]:
     bonds = [str(bond.GetBondType()) for bond in atom.GetBonds()]
     return [

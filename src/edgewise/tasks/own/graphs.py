@@ -32,6 +32,8 @@ from edgewise.data.examples import (
     Edges,
     Examples,
     Members,
+    Parallel,
+    apart,
     columns_of,
     ends_within,
     found_ends,
@@ -226,6 +228,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
     graph: str = ""  # the column of nodes and edges that names their graph; empty: found
     undirected: bool = True  # whether every node also attends to those that attend to it
     scale: bool = True  # whether numbers have mean 0 and deviation 1 among what trains
+    parallel: Parallel = "keep"  # what becomes of features of parallel edges
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Inputs]:
         asked = fitted.asked(self.asked) if fitted else self.asked
@@ -262,13 +265,17 @@ class GraphFiles(Files[Inputs, OwnExamples]):
         columns = fit(inputs.nodes.columns, np.flatnonzero(np.isin(owner[:-1], train)), self.scale)
         edges = fit(inputs.e, np.flatnonzero(np.isin(owner[inputs.edges[0]], train)), self.scale)
         widths = width(columns) or 1, width(edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=inputs.found)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=inputs.found, parallel=self.parallel)
 
     def task(self, settled: Settled, inputs: Inputs) -> OwnExamples:
         nodes, fitted = inputs.nodes, settled.fitted
         x = features(nodes.columns, fitted.columns) if fitted.columns else np.ones((int(nodes.sizes.sum()), 1))
         e = features(inputs.e, fitted.edges) if fitted.edges else None
-        members, known = graphs_of(inputs.edges, nodes.sizes, e, self.undirected)
+        parallel = fitted.parallel_edges(self.undirected)
+        members, known = graphs_of(inputs.edges, nodes.sizes, e, self.undirected, parallel)
+        if e is not None:
+            told = apart(inputs.edges, len(x), self.undirected, parallel)
+            settled = replace(settled, given=replace(settled.given, notes=(*settled.given.notes, *told)))
         x32 = torch.from_numpy(x.astype(np.float32))
         graphs = Graphs(members, x32, targets_of(settled), settled.splits, e=known)
         strange = record.strange_levels([*nodes.columns, *inputs.e], (*fitted.columns, *fitted.edges))
@@ -288,6 +295,7 @@ def graph_folder(
     id: str = "",
     graph: str = "",
     ends: str = "",
+    parallel: Literal["keep", "mean"] = "keep",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
@@ -319,12 +327,14 @@ def graph_folder(
         id: The column that names the graphs. Empty: it is found.
         graph: The column of nodes and edges that names their graph. Empty: it is found.
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
+        parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
+            with their "mean".
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     ignored = frozenset(names_in(ignore))
     asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
-    return GraphFiles(asked, graph, undirected, scale == "standard").settle(folder, like, target, fold)
+    return GraphFiles(asked, graph, undirected, scale == "standard", parallel).settle(folder, like, target, fold)
 
 
 AXES = (("x", "y", "z"), ("x", "y"))

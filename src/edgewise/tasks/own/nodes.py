@@ -13,7 +13,16 @@ from torch import Tensor, nn
 
 from edgewise.data import record
 from edgewise.data.columns import Array, Column, Encoding, features, fit, width
-from edgewise.data.examples import Asked, OneGraph, graph_of, in_words, times_of_edges, times_of_links, times_of_nodes
+from edgewise.data.examples import (
+    Asked,
+    OneGraph,
+    apart,
+    graph_of,
+    in_words,
+    times_of_edges,
+    times_of_links,
+    times_of_nodes,
+)
 from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.splits import SPLITS, Splits, by_time
@@ -180,6 +189,7 @@ def node_folder(
     label: str = "label",
     ends: str = "",
     time: str = "",
+    parallel: Literal["keep", "mean"] = "keep",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -222,6 +232,8 @@ def node_folder(
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
             earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
+        parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
+            with their "mean".
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
@@ -239,12 +251,14 @@ def node_folder(
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
         edges = fit_to(given.e, slice(None), scale == "standard")
         widths = width_of(given.x, columns), width_of(given.e, edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=dict(given.found))
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=dict(given.found), parallel=parallel)
 
     own = settle(given, like, target, fold, times=times, fit=fit_columns)
-    if when is not None and times is not None:
-        given = replace(given, notes=(*given.notes, in_words(when, times, own.splits, "nodes")))
-    return task_of(replace(own, given=given), undirected, asked, fanouts)
+    notes = [in_words(when, times, own.splits, "nodes")] if when is not None and times is not None else []
+    if given.e is not None:
+        notes += apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
+    own = replace(own, given=replace(own.given, notes=(*own.given.notes, *notes)))
+    return task_of(own, undirected, asked, fanouts)
 
 
 def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> OwnNodes:
@@ -252,7 +266,8 @@ def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ..
     given, fitted = own.given, own.fitted
     assert isinstance(given, OneGraph)
     x, e = inputs_of(given, fitted)
-    graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected)
+    parallel = fitted.parallel_edges(undirected)
+    graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
     several = len(fitted.targets) > 1
     classes = () if several else fitted.target.classes
     nodes = Nodes(graph, x, _labels(given, fitted), classes, own.splits, known)

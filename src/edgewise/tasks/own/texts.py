@@ -21,12 +21,11 @@ from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
-from edgewise.tasks.graphs.molecules import in_atoms, molecule_once, rdkit
+from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.denoising import text_graph
 from edgewise.tasks.text.documents import in_tokens
-from edgewise.tasks.text.smiles import canonical
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
     TOKENIZER,
@@ -263,7 +262,7 @@ class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
         return rows, made
 
     def same(self, examples: Examples, inputs: list[Molecule]) -> Sequence[object]:
-        return [canonical(text) for text in examples.inputs["smiles"]]
+        return [identity(text) for text in examples.inputs["smiles"]]
 
     def task(self, settled: Settled, inputs: list[Molecule]) -> OwnMolecules:
         members, x, e = zip(*inputs, strict=True)
