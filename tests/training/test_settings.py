@@ -70,7 +70,7 @@ WRONG = [
     ("optimizer.decay_matrices_only", "maybe"),
     ("schedule.warmup", -1),
     ("schedule.minimum", 1.5),
-    ("train.steps", 0),
+    ("train.steps", -1),
     ("train.clip", float("inf")),
     ("train.checkpoints.every", 0),
     ("train.log.tensorboard", "yes"),

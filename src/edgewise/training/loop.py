@@ -24,6 +24,7 @@ from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
 from edgewise.training.journal import Display, Journal, say, summary_writer
+from edgewise.training.lengths import length, sized
 from edgewise.training.loss import Weights, mean_loss, weighed
 from edgewise.training.machine import Captured, Prefetch, recomputed, worthwhile
 from edgewise.training.optimizers.averaging import NAMES, WeightAverage
@@ -55,13 +56,18 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     """
     config = settled(config)
     world, folder = join(config.machine.device, config.train.partition, config.train.shard), Path(run)
-    if world.once(lambda: restarted() and (folder / CONFIG).is_file() and read_config(folder) == config):
+    if world.once(lambda: restarted() and (folder / CONFIG).is_file() and _same(read_config(folder), config)):
         return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
     with world.together(folder):
         trainer = Trainer(config, folder, world)
-        world.once(lambda: create(folder, config, trainer.task))
+        world.once(lambda: create(folder, trainer.config, trainer.task))
         return trainer.fit(progress)
+
+
+def _same(begun: RunConfig, config: RunConfig) -> bool:
+    """Whether a run was begun with a configuration, some of which its data had to say."""
+    return begun == config or begun == sized(config, assemble(config)[0])
 
 
 def resume(run: Path | str, *, progress: bool = True, accept: bool = False, folder: Moved | None = None) -> Result:
@@ -109,6 +115,9 @@ class Trainer:
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run)
+        self.config = sized(config, self.task)
+        self.settings = self.config.train
+        self.said = [] if self.config == config else [length(self.config, self.task)]
         self.whole = made is not None  # then nothing else says what the frozen weights are
         self.frozen = frozen_of(model, config.start, self.whole)
         self.model = model.to(world.device)
@@ -129,6 +138,7 @@ class Trainer:
         self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])
         self.unbounded = unbounded(self.model)
         self.step, self.stale = 0, 0  # and evaluations since the best one
+        self.cuts, self.spent = 0, 0.0  # how often these were too many, and the share of the time that is over
         self.best: dict[str, Any] = {}  # step and validation scores of the best evaluation
         self.best_weights: dict[str, Tensor] = {}
         self.began = time.perf_counter()
@@ -140,7 +150,7 @@ class Trainer:
         """Train to the last step or the end of patience, then read the test split."""
         settings, evaluation = self.settings, self.config.evaluation
         shown = progress and self.world.first
-        for line in idle(self.config, self.task, self.model, self.world.size) if shown else ():
+        for line in (*idle(self.config, self.task, self.model, self.world.size), *self.said) if shown else ():
             say(line)
         if not self.model.training:  # else parts of it that are frozen in evaluation mode stay so
             self.model.train()
@@ -167,25 +177,42 @@ class Trainer:
                     own = self.task.measured() if isinstance(self.task, Measures) else {}
                     measured = own | self.world.measured()
                     self.record(loss=loss, gradient_norm=gradient_norm, learning_rate=rate, **measured)
-                if self.step % evaluation.every == 0 or self.step == settings.steps:
+                if self.step % evaluation.every == 0 or self.over:
                     self.stale, scores = self.validate()
+                    if 0 < evaluation.patience <= self.stale:
+                        self.cut()
                     display.scores(self.step, f"loss {loss:.4f}  {scores}", last=self.over)
                 if self.step % settings.checkpoints.every == 0 or self.over:
                     self.save()
             if not self.best:  # resumed with fewer steps than have been taken, before any evaluation
                 self.validate()
                 self.save()
+            if shown and self.best["step"] == self.step > evaluation.every:
+                steps = counted(self.step, "step")
+                say(f"the last evaluation was the best: training longer than {steps} may reach more")
             return Result.from_record(self.conclude(), self.run)
 
     @property
     def over(self) -> bool:
-        return self.step >= self.settings.steps or 0 < self.config.evaluation.patience <= self.stale
+        return self.step >= self.settings.steps or self.spent >= 1 or not self.schedule.left(self.cuts)
+
+    def cut(self) -> None:
+        """Lower the rate, and go on from the best weights; or end."""
+        self.cuts += 1
+        if self.schedule.left(self.cuts):
+            self.stale = 0
+            with torch.no_grad():
+                for name, weight in saved_state(self.model).items():
+                    weight.copy_(self.best_weights[name])
 
     def update(self) -> tuple[float, float, float]:
         """One step: the gradient of the global batch's mean loss moves the weights. Its loss, norm and rate."""
         settings = self.settings
         # Steps are counted from 1 here, from 0 in a schedule.
-        rate = self.learning_rate * self.schedule(self.step - 1, settings.steps)
+        if settings.time:
+            self.spent = float(self.world.share((time.perf_counter() - self.began) / settings.time))
+        at = max(self.step - 1, self.spent * settings.steps)
+        rate = self.learning_rate * self.schedule(at, settings.steps) * self.schedule.left(self.cuts)
         seed(mix(settings.seed, self.step, self.world.rank), self.world.device)
         parts = self.share_of_batch()
         total = self.gradient(parts)
@@ -309,7 +336,9 @@ class Trainer:
         folder, state = self.run / "checkpoints", dict[str, Any]()
 
         def known() -> dict[str, Any]:
-            state.update(step=self.step, best=self.best, stale=self.stale, scaler=self.scaler.state_dict())
+            state.update(
+                step=self.step, best=self.best, stale=self.stale, cuts=self.cuts, scaler=self.scaler.state_dict()
+            )
             state.update(seconds=time.perf_counter() - self.began, metrics=self.journal.known())
             state.update(files=self.files, split=self.split, frozen=self.frozen)
             state.update(optimizer=self.config.optimizer.name, step_seconds=self.step_seconds)
@@ -356,6 +385,7 @@ class Trainer:
                 self.scaler.load_state_dict(state["scaler"])
             self.best_weights = {n: w.to(self.world.device) for n, w in checkpoint.tensors("best", shared).items()}
             self.step, self.best, self.stale = state["step"], state["best"], state["stale"]
+            self.cuts = state.get("cuts", 0)
         self.began = time.perf_counter() - (resumed[1]["seconds"] if resumed else 0.0)
 
     def conclude(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -71,7 +72,7 @@ class TrainSettings(Settings):
     """How long and on what to train, and what to write down.
 
     Args:
-        steps: Updates of the weights, at most.
+        steps: Updates of the weights, at most. 0: as many as the number of examples that train asks for.
         batch: Examples of one step, over all ranks and micro-batches.
         accumulate: Micro-batches that a rank cuts its part of a step into, to need less memory: the same gradient.
         clip: Largest total norm of the gradient; a larger one is scaled down to it. 0: never.
@@ -82,10 +83,12 @@ class TrainSettings(Settings):
         partition: How several ranks share each graph, of which one has its own nodes alone, not a batch: "none"; by
             "blocks" of nodes in a row; or by "metis", which leaves few edges between ranks and needs pymetis.
         shard: Whether several ranks share the weights, their gradients and the optimiser's memory (FSDP2).
+        epochs: Passes over the examples that train, in place of `steps`; the schedule spans them. 0: steps count.
+        time: Seconds after which training ends; the schedule is at its end then. 0: whatever it takes.
     """
 
     section = "train"
-    steps: Count = 1000
+    steps: Natural = 1000
     batch: Count = 32
     accumulate: Count = 1
     clip: NonNegative = 0.0
@@ -95,6 +98,8 @@ class TrainSettings(Settings):
     log: LogSettings = field(default_factory=LogSettings)
     partition: Sharing = "none"
     shard: bool = False
+    epochs: NonNegative = 0.0
+    time: NonNegative = 0.0
 
 
 @dataclass(frozen=True)
@@ -102,15 +107,16 @@ class EvaluationSettings(Settings):
     """How often the validation split is read, and what its scores decide.
 
     Args:
-        every: Steps between two evaluations on the validation split.
+        every: Steps between two evaluations on the validation split. 0: a hundredth of all, or a quarter of an epoch.
         batch: Examples of an evaluation's batch. 0: as many as `train.batch`.
-        patience: Evaluations without an improvement after which training stops. 0: train all steps.
+        patience: Evaluations without an improvement after which training stops, or goes on from the best weights with a
+            lower rate where the schedule is "plateau". 0: train all steps.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
     """
 
     section = "evaluation"
-    every: Count = 100
+    every: Natural = 100
     batch: Natural = 0
     patience: Natural = 0
     choose_by: Literal["metric", "loss"] = "metric"
@@ -226,7 +232,7 @@ class RunConfig(Settings):
         >>> list(RunConfig(Choice("karate"), Choice("gnn"), train=train).idle())
         ['train.average.start=20 has no effect: training ends after step 10']
         """
-        average, steps, start, evaluation = self.train.average, self.train.steps, self.start, self.evaluation
+        average, start, evaluation, steps = self.train.average, self.start, self.evaluation, self.train.steps or inf
         options = self.optimizer.options
         if average.start > steps:
             yield f"train.average.start={average.start} has no effect: training ends after step {steps}"
@@ -239,7 +245,7 @@ class RunConfig(Settings):
             if phase >= steps
         )
         earliest = (1 + evaluation.patience) * evaluation.every
-        if evaluation.patience and earliest >= steps:
+        if evaluation.patience and earliest >= steps and self.schedule.name != "plateau":
             soonest = f"training could stop after step {earliest} at the earliest, and ends after step {steps}"
             yield f"evaluation.patience={evaluation.patience} has no effect: {soonest}"
         needed: list[tuple[str, Any, str]] = [

@@ -25,10 +25,20 @@ from edgewise.training.journal import say
 
 
 def train(
-    recipe: str, sections: Overrides, seeds: int, folds: int | None, run: str | None, print_config: bool, help: bool
+    recipe: str,
+    sections: Overrides,
+    seeds: int,
+    folds: int | None,
+    epochs: float | None,
+    time: float | None,
+    run: str | None,
+    print_config: bool,
+    help: bool,
 ) -> dict[str, Any]:
     """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
     one_of(seeds, folds)
+    limits = (("train.epochs", epochs), ("train.time", time))
+    sections = [*sections, *((name, f"{limit:g}") for name, limit in limits if limit is not None)]
     written = recipes.read(recipe)
     if help:
         show_options(written, sections)

@@ -21,6 +21,7 @@ from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig, finished, settled
 from edgewise.training.distributed import World, join
 from edgewise.training.integrity import CONFIG
+from edgewise.training.lengths import sized
 from edgewise.training.loop import Trainer
 from edgewise.training.runs import create, read_config, refuse_used
 from edgewise.training.seeds import mix
@@ -155,6 +156,7 @@ class Study:
     def __init__(self, search: Search, folder: Path, task: Task) -> None:
         self.search, self.folder = search, folder
         self.metric, self.maximise = task.metric, task.maximise
+        self.settings = sized(search.config, task).train
         self.locks: dict[int, IO[bytes]] = {}  # of the trials that this process carries out
 
     def open(self) -> None:
@@ -168,8 +170,7 @@ class Study:
         if names and not names & {TRIALS, LOCK}:
             raise ConfigError(f"{self.folder} holds something else: name a new folder with --run")
         make_folder(self.folder / "trials")
-        train = self.search.config.train
-        first = 1 if self.search.repeats > 1 else train.steps // FIRST
+        first = 1 if self.search.repeats > 1 else self.settings.steps // FIRST
         with held(self.folder / LOCK):
             place = f"sqlite:///{self.folder / TRIALS}"
             storage = optuna.storages.RDBStorage(place, engine_kwargs={"connect_args": {"timeout": 60}})
@@ -184,7 +185,7 @@ class Study:
             trials = len(self.trials())
             # The sampler draws anew in each process, from what all have found.
             self.optuna.sampler = optuna.samplers.TPESampler(
-                seed=mix(train.seed, trials) % 2**32, multivariate=True, n_startup_trials=2 * STARTED
+                seed=mix(self.settings.seed, trials) % 2**32, multivariate=True, n_startup_trials=2 * STARTED
             )
             if not trials:
                 self.optuna.enqueue_trial(self.search.own())

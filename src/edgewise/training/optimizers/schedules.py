@@ -22,7 +22,7 @@ class Constant:
 
     warmup: Natural = 0
 
-    def __call__(self, step: int, steps: int) -> float:
+    def __call__(self, step: float, steps: int) -> float:
         if step < self.warmup:
             return (step + 1) / (self.warmup + 1)
         return self.after(min(1.0, (step - self.warmup) / max(1, steps - self.warmup)))
@@ -30,6 +30,40 @@ class Constant:
     def after(self, progress: float) -> float:
         """The fraction after the warm-up, at a progress (t - W) / (T - W) from 0 to 1."""
         return 1.0
+
+    def left(self, cuts: int) -> float:
+        """What the validation scores leave of the rate that have stood still so often; 0: training ends."""
+        return 0.0 if cuts else 1.0
+
+
+@dataclass(frozen=True)
+class Plateau(Constant):
+    """Warm-up, then the full rate, which is cut whenever the validation score has stood still for
+    `evaluation.patience` evaluations; over the last part of the steps or the time it falls to zero.
+
+    Args:
+        factor: What a cut leaves of the rate; training goes on from the best weights.
+        minimum: A rate below this fraction ends training.
+        decay: The share of all steps in which it falls to zero.
+
+    Equation    f(t) = factor^k min(1, (T - t) / (decay (T - W))), k the number of cuts
+
+    Example
+        >>> plateau = Plateau(factor=0.5, minimum=0.2, decay=0.25)
+        >>> [plateau(t, 8) for t in range(9)], [plateau.left(k) for k in range(4)]
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.0], [1.0, 0.5, 0.25, 0.0])
+    """
+
+    factor: Annotated[float, Bounds(above=0, below=1)] = 0.3
+    minimum: Annotated[float, Bounds(above=0, at_most=1)] = 0.02
+    decay: Annotated[float, Bounds(above=0, at_most=1)] = 0.2
+
+    def after(self, progress: float) -> float:
+        return min(1.0, (1 - progress) / self.decay)
+
+    def left(self, cuts: int) -> float:
+        rate = self.factor**cuts
+        return rate if rate >= self.minimum else 0.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +123,7 @@ class Polynomial(Linear):
 
 SCHEDULES: dict[str, type[Constant]] = {
     "constant": Constant,
+    "plateau": Plateau,
     "linear": Linear,
     "cosine": Cosine,
     "polynomial": Polynomial,
