@@ -373,3 +373,16 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "m.pt2")], capture_output=True, text=True)
     assert done.stdout == "refused 27\n", done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+class OfEdgeIndex(nn.Module):
+    """Σ_j x_j, of PyTorch Geometric's form."""
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+
+
+def test_a_module_that_takes_an_edge_index_is_exported_with_it() -> None:
+    path, other = Graph.from_edge_index([[1, 0, 1], [2, 1, 0]], num_nodes=3), torch.tensor([[0, 3], [3, 1]])
+    program, x = export(OfEdgeIndex(), (path, torch.randn(3, 2)), to="pt2").program.module(), torch.randn(4, 2)
+    assert program(x=x, edge_index=other)["y"].equal(OfEdgeIndex()(x, other))

@@ -13,6 +13,8 @@ from edgewise.kernels import plans
 from pretend import CARD, Card
 
 transformers = pytest.importorskip("transformers")
+from transformers.masking_utils import and_masks, causal_mask_function  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -43,6 +45,14 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 WIDTH = 0  # of a mask, which a test sets
+
+
+class Settings:
+    width = 0
+
+
+def width() -> int:
+    return WIDTH
 
 
 def model(name: str, implementation: str) -> Any:
@@ -159,11 +169,30 @@ def test_a_mask_is_made_of_all_that_its_function_reads(monkeypatch: pytest.Monke
         def by_closure(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
             return (q_idx - kv_idx).abs() < width
 
-        return [by_default, by_name, by_closure, lambda b, h, q_idx, kv_idx: (q_idx - kv_idx).abs() < WIDTH]
+        return [by_default, by_name, by_closure]
 
-    for width, count in ((2, 16), (4, 30)):
-        monkeypatch.setitem(globals(), "WIDTH", width)
-        assert [edges(function) for function in near(width)] == [count] * 4
+    def by_global(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx - kv_idx).abs() < WIDTH
+
+    def by_attribute(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx - kv_idx).abs() < Settings.width
+
+    def by_helper(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx - kv_idx).abs() < width()
+
+    def by_member(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return (q_idx - kv_idx).abs() < getattr(Settings, "wid" + "th") + b
+
+    for number, count in ((2, 16), (4, 30)):
+        monkeypatch.setitem(globals(), "WIDTH", number)
+        monkeypatch.setattr(Settings, "width", number)
+        functions = [*near(number), by_global, by_attribute, by_helper]
+        given = [and_masks(causal_mask_function, function) for function in functions]
+        assert [edges(function) for function in functions] == [count] * 6
+        assert [edges(function) for function in given] == [(count + 6) // 2] * 6
+        assert edges(by_member) == count  # of the only member
+    once = [huggingface.mask(1, 6, 6, 0, 0, by_helper).graph for _ in range(2)]
+    assert once[0] is once[1]  # with all that is cached with it
 
 
 def test_texts_that_are_packed_are_graphs_on_the_card_of_their_numbers() -> None:

@@ -13,15 +13,16 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from edgewise import fit
+from edgewise import collect, fit, load
 from edgewise.apps.command.main import main
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, GraphError, NonFiniteError
 from edgewise.graphs import Graph, complete, window
 from edgewise.layers import GCN
 from edgewise.models.signature import Features
-from edgewise.tasks import Batch, PatternChoice, Predicts, karate
+from edgewise.tasks import Batch, NodeClassification, Nodes, PatternChoice, Predicts, karate
 from edgewise.tasks.core.task import Pattern
 from edgewise.training import Choice, RunConfig, TrainSettings, evaluate, train
+from edgewise.training.own import pattern_of
 from edgewise.training.runs import assemble
 
 
@@ -266,6 +267,8 @@ def test_mistakes_are_named(tmp_path, capsys, monkeypatch) -> None:
         fit(Line(), Affine(), tmp_path / "run", steps=1)
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     assert "was trained by edgewise.fit" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"give them in Python, edgewise\.load\(.*, task=\.\.\., model=\.\.\.\)"):
+        load(tmp_path / "run", task=Line())
     spoilt = Affine()
     nn.init.constant_(spoilt.map.weight, float("nan"))
     with pytest.raises(NonFiniteError):
@@ -363,3 +366,86 @@ def test_a_finished_run_gives_its_best_weights(tmp_path: Path) -> None:
     assert result.best_step < 6
     fit(Worse(), again, tmp_path / "run", resume=True, **options)
     assert again.map.weight.equal(first.map.weight)
+
+
+def test_a_run_is_loaded_with_its_task_and_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options: dict[str, Any] = {"steps": 6, "learning_rate": 0.1, "optimizer": "sgd", "evaluation": {"every": 1}}
+    first = Affine()
+    result = fit(Worse(), first, tmp_path / "run", **options)
+    best = load(tmp_path / "run", task=Worse(), model=Affine())
+    assert best.predict([2])[0]["y"] == pytest.approx(Line().predict(first, None, "2", "cpu")["y"])
+    assert evaluate(best.model, best.task, "test", 16)["mse"] == pytest.approx(result.test)
+    last = load(tmp_path / "run", "last", task=Worse(), model=Affine())
+    assert not last.model.map.weight.equal(first.map.weight)
+    for task, model in ((Line(), Affine()), (Worse(), Stacked())):
+        with pytest.raises(ConfigError, match=r"was begun with (task|model)\.class="):
+            load(tmp_path / "run", task=task, model=model)
+    fit(Worse(), Affine(), tmp_path / "other", **options | {"learning_rate": 0.2})
+    runs, page = [str(tmp_path / name) for name in ("run", "other")], tmp_path / "page.html"
+    assert main(["report", "compare", *runs, "--out", str(page)]) == 0
+    assert "B" in capsys.readouterr().out and "learning_rate" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("graph", [ring(34), "complete", PatternChoice("window", {"radius": 2})])
+def test_a_run_s_own_graph_is_loaded_too(tmp_path: Path, graph: Any) -> None:
+    model = GCN(34, 2)
+    fit(karate(), model, tmp_path / "run", graph=graph, steps=2)
+    given = graph if isinstance(graph, Graph) else None
+    loaded = load(tmp_path / "run", task=karate(), model=GCN(34, 2), graph=given)
+    assert loaded.predict([3]) == karate().predict(model, pattern_of(graph), "3", "cpu")["nodes"]
+    if given:
+        with pytest.raises(ConfigError, match="was begun with graph="):
+            load(tmp_path / "run", task=karate(), model=GCN(34, 2))
+
+
+class Named(Line):
+    """Its metric is of another name, or not of a name that says which is better."""
+
+    def __init__(self, metric: str, **said: bool) -> None:
+        self.metric = metric
+        vars(self).update(said)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        scores = super().score(outputs, batch)
+        return {self.metric: -scores["mse"] if self.maximise else scores["mse"], "count": scores["count"]}
+
+
+def test_which_weights_are_best_follows_from_the_metric_s_name_or_is_said() -> None:
+    for task in (Named("R²"), Named("neg_mean_squared_error"), Named("perplexity"), Named("merit", maximise=True)):
+        result = fit(task, Affine(), steps=12, optimizer="sgd", learning_rate=0.3, evaluation={"every": 1})
+        assert abs(result.valid) < 0.01, task.metric
+    for metric in ("merit", "error of accuracy"):
+        with pytest.raises(ConfigError, match=f"more or less {metric!r} is better does not follow from its name: give"):
+            fit(Named(metric), Affine(), steps=1)
+
+
+class OfEdges(nn.Module):
+    """It reads the features of edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(1, 2)
+
+    def forward(self, graph: Graph, x: Tensor, e: Tensor) -> Tensor:
+        return self.map(collect(graph, e))
+
+
+class OfEdgeIndex(OfEdges):
+    """The same, of PyTorch Geometric's form."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:  # type: ignore[override]
+        return self.map(x.new_zeros(len(x), 1).index_add(0, edge_index[1], edge_weight[:, None]))
+
+
+def test_features_of_edges_are_given_to_whoever_reads_them(tmp_path: Path) -> None:
+    labels = torch.arange(30) // 5 % 2
+    parts = {split: torch.arange(30)[part::3] for part, split in enumerate(("train", "valid", "test"))}
+    e = labels[ring(30).receivers, None].float()
+    task = NodeClassification("ring", Nodes(ring(30), torch.ones(30, 1), labels, ("a", "b"), parts, e))
+    for model in (OfEdges(), OfEdgeIndex()):
+        result = fit(task, model, tmp_path / type(model).__name__, steps=60, learning_rate=0.1)
+        assert result.test == 1
+        loaded = load(result.run, task=task, model=type(model)())
+        assert loaded.predict([7])[0]["label"] == "b"
+    with pytest.raises(ConfigError, match=r"fit calls model\(graph, x, e\) on ring, and Affine.forward takes"):
+        fit(task, Affine(), steps=1)

@@ -25,6 +25,7 @@ from edgewise.files import path_of, read_bytes, whole, write_file
 from edgewise.graphs import EncoderDecoderGraph, Graph
 from edgewise.graphs.checks import shown
 from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.edge_index import on_graphs
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 from edgewise.tasks.core.abilities import Alone, Preprocesses, StandsAlone
 from edgewise.tasks.core.task import Pattern, Task
@@ -155,6 +156,7 @@ def export(
         raise ExportError("an onnx file has standard operators alone: native ones are for pt2 and aoti")
     if native:
         check_native()
+    model = on_graphs(model)
     wrapped = Decoding(model, graph) if cache else Exportable(model, graph, names or _names(model, len(tensors)))
     if radius is not None:
         wrapped.within(radius, graph, *tensors)
@@ -255,20 +257,21 @@ def export_run(
     native: bool = False,
     radius: float | None = None,
     folder: Moved | None = None,
+    **given: Any,
 ) -> Exported:
     """`export` of a run's best weights, as its task says (images are read as pixels); beside it the task's own files.
 
-    Symbols     out = the file (None: `place_of` the run); accept, folder as in `load`; cache, native, radius as in
-                `export`
+    Symbols     out = the file (None: `place_of` the run); accept, folder, given (the task, model and graph of a run of
+                `fit`) as in `load`; cache, native, radius as in `export`
     Errors      those of `load` and of `export`
     """
-    loaded = load_run(run, device="cpu", accept=accept, folder=folder)
+    loaded = load_run(run, device="cpu", accept=accept, folder=folder, **given)
     task = loaded.task
     out = place_of(run, to) if out is None else Path(out)
     alone = alone_of(task, loaded.model, loaded.pattern)
     about = task.preprocessing() if isinstance(task, Preprocesses) else {}
-    given = alone.model, alone.call, to, out
-    exported = export(*given, names=alone.names, preprocessing=about, cache=cache, native=native, radius=radius)
+    what = alone.model, alone.call, to, out
+    exported = export(*what, names=alone.names, preprocessing=about, cache=cache, native=native, radius=radius)
     for name in task.kept:
         if name not in task.private and (Path(run) / name).is_file():
             write_file(beside(out, name), read_bytes(Path(run) / name, MAX_BYTES))

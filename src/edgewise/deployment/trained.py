@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.errors import ConfigError, a_kind
+from edgewise.graphs import Graph
 from edgewise.tasks.core.abilities import predicting
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.runs import Moved, load_run
@@ -64,11 +65,16 @@ def load(
     device: str = "auto",
     accept: bool = False,
     folder: Moved | None = None,
+    *,
+    task: Task | None = None,
+    model: nn.Module | None = None,
+    graph: Graph | Pattern | str = None,
 ) -> Trained:
     """The model of a run folder with its preprocessing, ready to predict: a plain `nn.Module`, in evaluation mode.
 
     Symbols     weights = those of the best evaluation, or of the last step; accept = take an altered configuration or
-                history as it is; folder = where the task's data lie now, if not where they were, or {option: place}
+                history as it is; folder = where the task's data lie now, if not where they were, or {option: place};
+                task, model, graph = those that a run of `edgewise.fit` was given, which no run folder holds
     Errors      CheckpointError for a folder without a run, without an intact checkpoint or with altered files
     Edge cases  it reads tensors, JSON and YAML: nothing is unpickled. The task's data are read, where it has some
 
@@ -80,5 +86,5 @@ def load(
         >>> [prediction["node"] for prediction in load(run).predict([0, 33])]
         [0, 33]
     """
-    loaded = load_run(run, weights, device, accept, folder)
+    loaded = load_run(run, weights, device, accept, folder, task=task, model=model, graph=graph)
     return Trained(loaded.model, loaded.task, loaded.pattern).eval()

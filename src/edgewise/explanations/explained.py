@@ -17,6 +17,7 @@ from edgewise.graphs.make.content import Held
 from edgewise.kernels.call import Call, check_graph
 from edgewise.kernels.gates import Gates, gated
 from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.models.edge_index import OnEdgeIndex, on_graphs
 
 Target = int | Sequence[int] | Callable[[Tensor], Tensor]
 
@@ -54,7 +55,7 @@ class Explained:
         check_explained(model, inputs, target)
         _check_options(edges, baseline, node)
         inputs = tuple(_tracked(given) for given in inputs)
-        self.model, self.inputs, self.baseline = model.eval(), inputs, _tracked(baseline)
+        self.model, self.inputs, self.baseline = on_graphs(model).eval(), inputs, _tracked(baseline)
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
         own = graph.cross if isinstance(graph, EncoderDecoderGraph) else graph
@@ -76,6 +77,9 @@ class Explained:
             node = range(outputs.shape[-2])[index[-2]] + before
         self.node = node
         self.value = self(None, None).item()
+        if isinstance(self.model, OnEdgeIndex) and self.edges.num_edges and not self.hops:
+            what = f"{type(model).__name__} reads its edge_index by layers of which no edge can be left out"
+            raise ExplanationError(f"{what}: edgewise.convert(model) lets PyTorch Geometric's compute here")
 
     def _member(self, index: tuple[int, ...], outputs: Any) -> int | None:
         """Which member of a leading batch the number belongs to; None where a function does not say."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -20,7 +21,6 @@ from edgewise.kernels import Dot, EdgeBias, aggregate, attend
 from edgewise.kernels import dropout as drop
 
 NAME = "edgewise"
-CONSTANT = (ModuleType, type, FunctionType, BuiltinFunctionType)  # globals that do not change
 aten = torch.ops.aten
 ADDED = frozenset({aten.add, aten.add_, aten.sub, aten.sub_, aten.rsub, aten.baddbmm})
 FILLED = frozenset({aten.masked_fill, aten.masked_fill_})
@@ -55,13 +55,12 @@ def register_attention() -> str:
 
 
 def _made_of(value: Any) -> Hashable:
-    """What a mask's function computes from: its code and the numbers that it reads; ValueError for tensors."""
-    if isinstance(value, FunctionType):
-        known = [value.__globals__.get(name) for name in value.__code__.co_names]
-        shared = tuple(it if isinstance(it, CONSTANT) else _made_of(it) for it in known)
+    """What one of transformers' mask functions computes from: its code and the numbers that it closes over; ValueError
+    for tensors, and for other functions, which may read what changes."""
+    if isinstance(value, FunctionType) and str(value.__module__).partition(".")[0] == "transformers":
         closed = [cell.cell_contents for cell in value.__closure__ or ()]
         named = sorted((value.__kwdefaults__ or {}).items())
-        return value.__code__, _made_of(closed), _made_of(value.__defaults__), _made_of(named), shared
+        return value.__code__, _made_of(closed), _made_of(value.__defaults__), _made_of(named)
     if isinstance(value, tuple | list):
         return tuple(map(_made_of, value))
     if value is None or isinstance(value, int | float | str):
@@ -89,6 +88,27 @@ class _Function:
 @lru_cache(maxsize=REMEMBERED)
 def _graph(function: _Function, receivers: int, senders: int) -> Graph:
     return Graph.from_mask(function, receivers, senders)
+
+
+class _Equal:
+    """A graph, equal to others with the same edges."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        edges = b"".join(part.cpu().numpy().tobytes() for part in graph.ranges() or (graph.offsets, graph.senders))
+        self.key = graph.num_receivers, graph.num_senders, graph.device, hashlib.sha256(edges).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Equal) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _first(equal: _Equal) -> Graph:
+    """The first of equal graphs, with what is cached with it."""
+    return equal.graph
 
 
 class ReadOnlyMask(Tensor):
@@ -195,8 +215,8 @@ def mask(
     kept = None if padding is None else _kept(padding, offsets[1], kv_length)
     try:
         members = [_graph(_Function(mask_function, offsets), q_length, kv_length)]
-    except (ValueError, GraphError):  # it closes over tensors, or depends on the member
-        members = [_member(mask_function, b, offsets, q_length, kv_length) for b in range(batch_size)]
+    except (ValueError, GraphError):  # it reads what may change, or depends on the member
+        members = _members(mask_function, batch_size, offsets, q_length, kv_length)
     if kept is None:
         graph = members[0] if len(members) == 1 else Graph.batch(members)
     else:
@@ -206,11 +226,20 @@ def mask(
     return graph if torch.compiler.is_compiling() else GraphMask(graph, (batch_size, 1, q_length, kv_length))
 
 
-def _member(function: Any, b: int, offsets: tuple[int, int], receivers: int, senders: int) -> Graph:
-    def moved(_: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
-        return function(q_idx.new_tensor(b), h, q_idx + offsets[0], kv_idx + offsets[1])
+def _members(function: Any, batch: int, offsets: tuple[int, int], receivers: int, senders: int) -> list[Graph]:
+    """The graphs of a function's masks, evaluated anew: one, or that of each member where the function reads which."""
 
-    return Graph.from_mask(moved, receivers, senders).to("cpu")
+    def moved(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        mask: Tensor = function(b, h, q_idx + offsets[0], kv_idx + offsets[1])
+        return mask
+
+    def of(member: int | None) -> Graph:
+        return _first(_Equal(Graph.from_mask(moved, receivers, senders, batch=member).to("cpu")))
+
+    try:
+        return [of(None)]
+    except GraphError:
+        return [of(b) for b in range(batch)]
 
 
 def _kept(padding: Tensor, offset: int, length: int) -> Tensor:

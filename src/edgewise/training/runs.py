@@ -16,6 +16,7 @@ from edgewise.data.record import DATA, listed
 from edgewise.data.splits import Split
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
+from edgewise.graphs import Graph
 from edgewise.graphs.checks import shown
 from edgewise.layers import adapt
 from edgewise.models import MODELS
@@ -24,11 +25,12 @@ from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.abilities import Judges, Keeps, Recalls
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, Task, figure
+from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
 from edgewise.training.journal import METRICS, say
+from edgewise.training.own import OwnConfig, given_again
 from edgewise.training.pretrained import take_pretrained
 from edgewise.training.ranks import like
 from edgewise.training.seeds import mix, seed
@@ -115,10 +117,15 @@ def load_run(
     device: str = "auto",
     accept: bool = False,
     folder: Moved | None = None,
+    *,
+    task: Task | None = None,
+    model: nn.Module | None = None,
+    graph: Graph | PatternChoice | Pattern | str = None,
 ) -> LoadedRun:
     """A run's task and model, with the weights of its best evaluation or of its last step.
 
-    Symbols     folder = where the task's data lie now, if not where they were, as in `read_config`
+    Symbols     folder = where the task's data lie now, if not where they were, as in `read_config`; task, model, graph
+                = what `fit` was given, of a run of its
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     Edge cases  before the first evaluation there are no best weights: the last ones stand in, which a line says
@@ -126,13 +133,21 @@ def load_run(
     if weights not in ("best", "last"):
         raise ConfigError(f"weights={weights!r} are neither 'best' nor 'last'")
     run = path_of(run, "run", CheckpointError)
-    config = read_config(run, folder)
+    own = task is not None and model is not None
+    config = read_config(run, folder, own)
     check(run, accept)
-    task, model = assemble(config, run)
+    if isinstance(config, OwnConfig) and task is not None and model is not None:
+        config, model = given_again(run, config, task, model, graph)
+    elif (task, model, graph) == (None, None, None):
+        task, model = assemble(config, run)
+    else:
+        raise ConfigError(f"{run} is a run of the task {config.task.name}: its own task and model are loaded with it")
     checkpoint = newest_of(run)
     check_split(run, task, config, checkpoint.state.get("split"), accept)
     check_frozen(run, config.start, frozen_of(model, config.start), checkpoint.state.get("frozen"), accept)
-    load_weights(model, best_of(checkpoint) if weights == "best" else checkpoint.tensors("model"), checkpoint.path)
+    chosen = best_of(checkpoint) if weights == "best" else checkpoint.tensors("model")
+    chosen = checkpoint.tensors("model") | chosen if own else chosen  # of which the frozen are in the first
+    load_weights(model, chosen, checkpoint.path, whole=own)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
 
 
@@ -154,10 +169,11 @@ def newest_of(run: Path) -> Checkpoint:
     return checkpoint
 
 
-def read_config(run: Path | str, folder: Moved | None = None) -> RunConfig:
+def read_config(run: Path | str, folder: Moved | None = None, own: bool = False) -> RunConfig:
     """The configuration of a run folder; with another `folder`, or file, of the task's data, where one is given.
 
-    Symbols     folder = a place, or places by the task's options, as {"file": "new.csv"}
+    Symbols     folder = a place, or places by the task's options, as {"file": "new.csv"}; own = that of `fit` too,
+                which does not describe its task and its model
     Errors      ConfigError for a place that the task does not read: its message has the option that it reads
     """
     run = path_of(run, "run", CheckpointError)
@@ -166,8 +182,10 @@ def read_config(run: Path | str, folder: Moved | None = None) -> RunConfig:
     content = read_yaml(run / CONFIG)
     task = content.get("task") if isinstance(content, Mapping) else None
     if isinstance(task, Mapping) and task.get("name") == OWN:
+        if own and folder is None:
+            return OwnConfig.read(run / CONFIG)
         what = f"{run} was trained by edgewise.fit, with a task and a model of one's own"
-        raise ConfigError(f"{what}: fit(task, model, {str(run)!r}, resume=True) loads it, or goes on")
+        raise ConfigError(f"{what}: give them in Python, edgewise.load({str(run)!r}, task=..., model=...)")
     config = RunConfig.read(run / CONFIG)
     return config if folder is None else replace(config, task=_moved(config.task, folder))
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
+from edgewise.errors import GraphError
 from edgewise.interop import conversion, convert
 from edgewise.interop.converting import TWINS
 from edgewise.interop.geometric import attention, sums
@@ -247,6 +248,27 @@ def test_two_sides(name: str) -> None:
         for size in ((7, 4), (7, 12)):
             given = (x[0], None), edges
             torch.testing.assert_close(twin(*given, size=size), layer(*given, size=size))
+
+
+@pytest.mark.parametrize("fill", ["mean", "add", 2.0, torch.tensor([1.0, 2.0])])
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv"])
+def test_loops_of_more_targets_than_sources_have_features(name: str, fill: Any) -> None:
+    torch.manual_seed(0)
+    layer = getattr(pyg, name)((5, 3), 4, edge_dim=2, fill_value=fill)
+    x, edges, e = (torch.randn(2, 5), torch.randn(4, 3)), torch.tensor([[0, 1, 1, 1], [0, 0, 2, 3]]), torch.randn(4, 2)
+    loops = {"mean": torch.stack([e[1], torch.zeros(2)]), "add": torch.stack([e[1], torch.zeros(2)])}
+    rows = loops[fill] if isinstance(fill, str) else torch.as_tensor(fill).expand(2, 2)
+    spelt = torch.cat([edges[:, 1:], torch.tensor([[0, 1], [0, 1]])], 1), torch.cat([e[1:], rows])
+    alone = deepcopy(layer)
+    alone.add_self_loops = False
+    torch.testing.assert_close(convert(layer)(x, edges, e), alone(x, *spelt))
+
+
+@pytest.mark.parametrize("name", ["SAGEConv", "GCNConv", "GATConv"])
+def test_an_edge_out_of_range_is_named_by_its_column(name: str) -> None:
+    edges = torch.tensor([[0, 1, 2, 0, 1], [0, 1, 2, 1, 9]])
+    with pytest.raises(GraphError, match="edge 4: receiver 9 is out of range"):
+        convert(getattr(pyg, name)(8, 4))(torch.randn(3, 8), edges)
 
 
 def test_widths_that_are_found_at_the_first_call() -> None:

@@ -445,7 +445,22 @@ def test_qwen_2_has_a_window_where_transformers_has_one(options, reach, written,
     (tmp_path / "config.json").write_text(json.dumps(config))
     graph, tokens = hugging_face_graph(tmp_path)(9), torch.randint(50, (1, 9))
     assert graph == (causal(9) if reach is None else window(9, radius=reach - 1, sides="past"))
-    assert (from_hugging_face(tmp_path)(graph, tokens) - peer(tokens).logits).abs().max() < 1e-4
+    model = from_hugging_face(tmp_path)
+    assert (model(graph, tokens) - peer(tokens).logits).abs().max() < 1e-4
+    to_hugging_face(model, tmp_path / "out", kind="qwen2")
+    again = transformers.Qwen2ForCausalLM.from_pretrained(tmp_path / "out").eval()
+    assert (again(tokens).logits - peer(tokens).logits).abs().max() < 1e-4
+
+
+def test_a_window_is_written_with_its_model(tmp_path):
+    peer, tokens = decoder("Mistral", sliding_window=4), torch.randint(50, (1, 9))
+    peer.save_pretrained(tmp_path / "in")
+    model = from_hugging_face(tmp_path / "in")
+    to_hugging_face(model, tmp_path / "out")
+    again = transformers.MistralForCausalLM.from_pretrained(tmp_path / "out").eval()
+    assert (again(tokens).logits - peer(tokens).logits).abs().max() < 1e-4
+    with pytest.raises(ConfigError, match="Llama has no window, and this model reads 4 tokens: write it as mistral"):
+        to_hugging_face(model, tmp_path / "llama", kind="llama")
 
 
 def test_a_window_in_some_layers_is_refused(tmp_path):

@@ -96,7 +96,7 @@ def write_page(folders: Sequence[str], path: Path) -> list[Group]:
 
 def read(folder: Path) -> Run:
     """A run folder as it is compared: neither its data nor its weights are read."""
-    config = read_config(folder).to_plain()
+    config = read_config(folder, own=True).to_plain()
     return Run(folder, dict(flat(config)), read_metrics(folder), finished(folder))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
 from edgewise.interop.twin import is_plain, origin
@@ -49,7 +52,18 @@ def looped(edge_index: Tensor, senders: int, receivers: int) -> Graph:
     """
     loops = torch.arange(min(senders, receivers), device=edge_index.device)
     others = edge_index[:, edge_index[0] != edge_index[1]]
-    return Graph.from_edge_index(torch.cat([others, loops.expand(2, -1)], 1), senders, receivers)
+    with columns_of(edge_index, senders, receivers):
+        return Graph.from_edge_index(torch.cat([others, loops.expand(2, -1)], 1), senders, receivers)
+
+
+@contextmanager
+def columns_of(edge_index: Tensor, senders: int, receivers: int) -> Iterator[None]:
+    """Within it edges are made of the caller's: one out of range is named by its column there."""
+    try:
+        yield
+    except (RuntimeError, IndexError, GraphError):
+        Graph.from_edge_index(edge_index, senders, receivers)
+        raise
 
 
 @cached
@@ -78,11 +92,15 @@ def has_rows(edge_index: Tensor, e: Tensor) -> bool:
 
 def looped_rows(e: Tensor, edge_index: Tensor, senders: int, receivers: int, fill: Any) -> Tensor:
     """The values of the edges of a `looped` graph: those of loops are `fill`, a number, a tensor or a reduction."""
-    from torch_geometric.utils import add_self_loops, remove_self_loops
+    from torch_geometric.utils import add_self_loops, remove_self_loops, scatter
 
+    graph, loops = looped(edge_index, senders, receivers), min(senders, receivers)
     index, e = remove_self_loops(edge_index, e)
-    _, e = add_self_loops(index, e, fill_value=fill, num_nodes=min(senders, receivers))
-    return looped(edge_index, senders, receivers).sort_edges(e)
+    if isinstance(fill, str):  # which receivers without a loop take no part in
+        fill = scatter(e, index[1], 0, receivers, fill)[:loops]
+    else:
+        fill = add_self_loops(index[:, :0], e[:0], fill, loops)[1]
+    return graph.sort_edges(torch.cat([e, fill]))
 
 
 constant_looped_rows = per_tensor(looped_rows)

@@ -12,6 +12,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import per_tensor
 from edgewise.interop.geometric.edges import (
     REDUCTIONS,
+    columns_of,
     ends,
     graph_again,
     graph_of,
@@ -115,7 +116,8 @@ def _normalised(
 ) -> tuple[Graph, Tensor]:
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-    index, entries = gcn_norm(edge_index, weight, nodes, improved, loops, "source_to_target", dtype)
+    with columns_of(edge_index, nodes, nodes):
+        index, entries = gcn_norm(edge_index, weight, nodes, improved, loops, "source_to_target", dtype)
     graph = Graph.from_edge_index(index, nodes, nodes)
     return graph, graph.sort_edges(entries.flatten()).to(dtype)
 

@@ -351,6 +351,11 @@ def _graph(config: Config) -> Callable[[int], Graph]:
     return causal if reach is None else partial(window, radius=reach - 1, sides="past")
 
 
+def reach_of(graph: Callable[[int], Graph]) -> int | None:
+    """How many tokens each attends to, itself included, on the graphs of a folder; None without a window."""
+    return graph.keywords["radius"] + 1 if isinstance(graph, partial) else None
+
+
 def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
@@ -362,6 +367,10 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     biased = bool(attention.options.get("inputs_bias"))
     if (kind != "Qwen2" and biased and not block.bias) or (kind != "Llama" and block.bias):
         raise ConfigError(f"{kind} has other biases than this model: write it as {'llama' if block.bias else 'qwen2'}")
+    reach: int | None = getattr(model, "window", None)
+    if kind == "Llama" and reach is not None:
+        raise ConfigError(f"Llama has no window, and this model reads {reach} tokens: write it as mistral")
+    sliding = {"use_sliding_window": True, "max_window_layers": 0} if kind == "Qwen2" and reach is not None else {}
     turned = {"base": 10000.0, "stretch": 1.0} | positions.options
     rope = {"rope_theta": turned["base"], "rope_type": "default"}
     if turned["stretch"] != 1:
@@ -379,7 +388,8 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
         "tie_word_embeddings": settings.tied,
         "attention_bias": block.bias,
         "mlp_bias": block.bias,
-        "sliding_window": None,
+        "sliding_window": reach,
+        **sliding,
         "bos_token_id": None,
         "eos_token_id": None,
     }

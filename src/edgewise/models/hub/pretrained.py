@@ -24,7 +24,16 @@ from edgewise.errors import CheckpointError, ConfigError, DataError, a_kind
 from edgewise.files import check_header, holds, read_json, reading
 from edgewise.graphs import Graph
 from edgewise.kernels.operator.layout import widened
-from edgewise.models.hub.architectures import ARCHITECTURES, Architecture, Config, Part, is_plain, known, refuse
+from edgewise.models.hub.architectures import (
+    ARCHITECTURES,
+    Architecture,
+    Config,
+    Part,
+    is_plain,
+    known,
+    reach_of,
+    refuse,
+)
 from edgewise.models.signature import Tokens
 from edgewise.models.size import build, outline
 from edgewise.models.text.bert import BERT
@@ -65,8 +74,10 @@ class Pretrained:
         return cls(path.parent, architecture, config, config)
 
     def make(self) -> Any:
-        """The model, with weights drawn."""
-        return self.kind.model(self.config)
+        """The model, with weights drawn; its `window` is that of its graph, which `to_hugging_face` writes."""
+        model = self.kind.model(self.config)
+        model.window = reach_of(self.kind.graph(self.config))
+        return model
 
     @cached_property
     def outline(self) -> Any:
@@ -286,7 +297,8 @@ def hugging_face_graph(folder: Path | str) -> Callable[[int], Graph]:
 def to_hugging_face(model: Transformer | BERT | EncoderDecoder, folder: Path | str, kind: str | None = None) -> None:
     """Write a model as a folder that the library `transformers` reads.
 
-    Symbols     kind = the folder's model_type, such as "roberta" or "qwen2"; None: the likeliest for the model
+    Symbols     kind = the folder's model_type, such as "roberta" or "qwen2"; None: the likeliest for the model; its
+                `model.window`, where `from_hugging_face` or its user set one, is how many tokens each attends to
     Errors      ConfigError for a model that is none of that kind, or a folder that holds a model already; nothing is
                 written
     Edge cases  biases that the layout has and the model lacks are written as zeros
@@ -323,4 +335,6 @@ def _kind_of(model: Transformer | BERT | EncoderDecoder) -> str:
         return "vit"
     if Choice.of(model.settings.positions).name != "rotary":
         return "gpt2"
+    if getattr(model, "window", None) is not None:
+        return "mistral"
     return "qwen2" if Choice.of(model.settings.attention).options.get("inputs_bias") else "llama"

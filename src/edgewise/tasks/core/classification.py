@@ -85,7 +85,6 @@ class Classification(Predicts):
     """
 
     metric = "accuracy"
-    maximise = True
     classes: tuple[str, ...] = ()
     objective = Objective()
 
@@ -225,7 +224,6 @@ class Regression(Predicts):
     """
 
     metric = "rmse"
-    maximise = False
     mean: float
     deviation: float
 

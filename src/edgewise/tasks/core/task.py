@@ -28,6 +28,67 @@ T = TypeVar("T")
 B = TypeVar("B")
 Pattern = Callable[..., Graph] | None
 Device = torch.device | str
+# What the words in a metric's name say of it. scikit-learn's "neg_log_loss" is better the larger it is, too.
+LARGER = frozenset(
+    [
+        "acc",
+        "accuracy",
+        "ap",
+        "auc",
+        "auprc",
+        "auroc",
+        "bleu",
+        "correlation",
+        "dice",
+        "elbo",
+        "f1",
+        "hits",
+        "iou",
+        "jaccard",
+        "kappa",
+        "kendall",
+        "map",
+        "mcc",
+        "mrr",
+        "ndcg",
+        "neg",
+        "pearson",
+        "precision",
+        "psnr",
+        "r2",
+        "recall",
+        "recalled",
+        "rouge",
+        "sensitivity",
+        "spearman",
+        "specificity",
+        "ssim",
+    ]
+)
+SMALLER = frozenset(
+    [
+        "bce",
+        "brier",
+        "cer",
+        "deviation",
+        "distance",
+        "divergence",
+        "ece",
+        "entropy",
+        "error",
+        "fid",
+        "loss",
+        "mae",
+        "mape",
+        "mse",
+        "msle",
+        "nll",
+        "perplexity",
+        "rmse",
+        "rmsle",
+        "wer",
+    ]
+)
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
 
@@ -56,7 +117,6 @@ class Task(ABC):
     signature: Signature
     metric: str
     """Which of the scores chooses the best checkpoint."""
-    maximise: bool = False
     has_test: bool = True
     """Whether there is a test split; without one, a run's result is its validation score."""
     splits: Mapping[Split, Sized] = MappingProxyType({})
@@ -84,6 +144,19 @@ class Task(ABC):
     """Whether `elsewhere` reads tables of inputs too, by the columns that training read."""
     curves: tuple[str, ...] = ()
     """The scores to show over the steps of a training, beside the loss; without any, the metric."""
+
+    @property
+    def maximise(self) -> bool:
+        """Whether more of the metric is better: as the task says, or else as the name of its metric does.
+
+        Errors      ConfigError where neither does
+        """
+        said: bool | None = vars(self).get("maximise")
+        return larger_is_better(self.metric, type(self).__name__) if said is None else said
+
+    @maximise.setter
+    def maximise(self, larger: bool) -> None:
+        vars(self)["maximise"] = larger
 
     @abstractmethod
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -138,6 +211,24 @@ class Task(ABC):
     def laid(self, pattern: Pattern, own: Callable[..., Graph], *layout: int) -> Graph:
         """A pattern's graph over a layout, or `own(*layout)` for the data's own graph: the same object every time."""
         return lay(own if given(pattern) else pattern, *layout)
+
+
+def larger_is_better(metric: str, of: str) -> bool:
+    """Whether more of a metric is better, as the words in its name say.
+
+    Errors      ConfigError for a name that says neither, or both, with the attribute that decides
+
+    >>> larger_is_better("balanced_accuracy", "Pairs"), larger_is_better("ndcg@10", "Pairs")
+    (True, True)
+    >>> larger_is_better("force error", "Pairs"), larger_is_better("MeanSquaredError", "Pairs")
+    (False, False)
+    """
+    words = set(re.findall(r"[a-z]+[12]?", re.sub("(?<=[a-z])(?=[A-Z])", " ", metric).replace("²", "2").lower()))
+    larger, smaller = bool(words & LARGER), bool(words & SMALLER) and "neg" not in words
+    if larger == smaller:
+        which = f"whether more or less {metric!r} is better does not follow from its name"
+        raise ConfigError(f"{which}: give {of} maximise = True or maximise = False")
+    return larger
 
 
 def _given() -> None:

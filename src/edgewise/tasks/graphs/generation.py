@@ -52,7 +52,6 @@ class GraphGeneration(Classification):
     metric = "loss"
     unit = "graphs"
     generates = "--count 10"
-    maximise = False
 
     def __init__(
         self, name: str, family: Family, splits: dict[Split, list[Graph]], draws: int, order: str = "breadth-first"
@@ -547,7 +546,6 @@ class GraphReconstruction(Predicts):
 
     metric = "f1"
     unit = "graphs"
-    maximise = True
 
     def __init__(self, name: str, splits: dict[Split, list[Graph]], width: int) -> None:
         if width < 1:

@@ -40,7 +40,6 @@ class ImageReconstruction(NumberedExamples, Predicts):
     """
 
     metric = "elbo"
-    maximise = True
     unit = "images"
     files = (".npy", ".png")
     generates = "--count 10"
@@ -226,7 +225,6 @@ class Recall(Predicts):
     """
 
     metric = "recalled"
-    maximise = True
     unit = "images"
     files = (".npy", ".png")
 

@@ -130,7 +130,6 @@ class KnowledgeGraph(Predicts):
     metric = "mrr"
     curves = "mrr", "hits@10"
     unit = "facts"
-    maximise = True
 
     def __init__(self, name: str, facts: Facts, width: int, decoder: str = "complex") -> None:
         self.decoder: Callable[[Tensor, Tensor, Tensor], Tensor] = chosen("decoder", decoder, DECODERS)

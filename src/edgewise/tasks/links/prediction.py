@@ -81,7 +81,6 @@ class LinkPrediction(Predicts):
 
     metric = "auc"
     unit = "links"
-    maximise = True
 
     def __init__(
         self,

@@ -115,7 +115,6 @@ class Recommendation(Predicts):
     """
 
     unit = "choices"
-    maximise = True
 
     truth: Tensor | None = None
     """How much each user would like each item, where it is known, [U, I]."""

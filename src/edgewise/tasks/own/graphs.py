@@ -136,7 +136,7 @@ class OwnExamples(SeveralTargets, GraphClassification):
         super().__init__(name, graphs)
         self.own, self.how, fitted = own, files, own.fitted
         self.several = Several(fitted.targets, fitted.scales)
-        self.unit, self.metric, self.maximise = own.given.unit, self.several.metric, self.several.metric == "accuracy"
+        self.unit, self.metric = own.given.unit, self.several.metric
         self.classes = fitted.target.classes if len(fitted.targets) == 1 else ()
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))

@@ -145,7 +145,7 @@ class OwnSeveral(SeveralTargets, OwnNodes):
 
     def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
         self.several = Several(own.fitted.targets, own.fitted.scales)
-        self.metric, self.maximise = self.several.metric, False
+        self.metric = self.several.metric
         self.signature = replace(self.signature, outputs=self.several.width, classes=False)
         self.contents = f"{len(own.given):,} nodes with {len(own.fitted.targets)} targets"
         return super().of(own, undirected, asked)

@@ -47,6 +47,7 @@ class Simulation(NumberedExamples, Predicts):
 
     signature: MovingParticles
     metric = "ratio"
+    maximise = False
     unit = "frames"
 
     def __init__(

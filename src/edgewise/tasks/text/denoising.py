@@ -67,7 +67,6 @@ class Denoising(Translation):
     """
 
     metric = "loss"
-    maximise = False
 
     def __init__(
         self, name: str, texts: Mapping[Split, list[str]], manner: Manner, noise: Noise, tokenizer: Tokenizer | None
@@ -293,7 +292,6 @@ class MaskedTokens(Classification):
 
     metric = "loss"
     unit = "texts"
-    maximise = False
 
     def __init__(
         self,

@@ -63,7 +63,6 @@ class Text(Classification):
     """
 
     metric = "loss"
-    maximise = False
     has_test = False
     unit = "windows of the text"
     generates = '--prompt "..."'
