@@ -1,6 +1,8 @@
 """What commands print: numbers and columns for people, and how they end: by a code, and lines on a standard error that
 may be closed."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
@@ -8,7 +10,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from edgewise.errors import counted
+
+if TYPE_CHECKING:
+    from edgewise.training.runs import Result
+    from edgewise.training.simple import Simple
 
 UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
 
@@ -97,3 +105,12 @@ def shown(metric: str, value: float) -> str:
     if metric.split(" ")[0] == "accuracy":
         return f"{100 * value:.1f} %"
     return f"{value:.4g}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
+
+
+def compared(simple: Simple, result: Result) -> str:
+    """What a simple method reaches beside a model, in a line that says which of them is better."""
+    mine, other = (simple.value, result.value) if simple.maximise else (-simple.value, -result.value)
+    verdict = "a simple method is better" if mine > other else "no simple method is better"
+    figures = f"{result.measure} {shown(simple.metric, simple.value)} (valid {shown(simple.metric, simple.valid)}"
+    how = f"best of {counted(len(simple.tried), 'method')} by validation, {simple.seconds:.1f} s"
+    return f"{verdict}: {simple.name}: {figures}; {'; '.join(filter(None, (how, simple.left)))})"

@@ -113,6 +113,8 @@ class EvaluationSettings(Settings):
             lower rate where the schedule is "plateau". 0: train all steps.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
+        simple: Seconds after which no further simple method is tried that stands beside the result where the data are
+            one's own. 0: none is.
     """
 
     section = "evaluation"
@@ -120,6 +122,7 @@ class EvaluationSettings(Settings):
     batch: Natural = 0
     patience: Natural = 0
     choose_by: Literal["metric", "loss"] = "metric"
+    simple: NonNegative = 30.0
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,14 @@ import yaml
 
 from edgewise import training
 from edgewise.apps import recipes
-from edgewise.apps.console import columns, shown
+from edgewise.apps.console import columns, compared, shown
 from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError, counted
 from edgewise.tasks import Task
 from edgewise.training import Moved, Result, RunConfig
 from edgewise.training.distributed import restarted
 from edgewise.training.journal import say
+from edgewise.training.simple import Simple
 
 
 def train(
@@ -57,9 +58,10 @@ def train(
             print("\n".join(task.summary), flush=True)
         for one in repeated:
             runs.append(run_folder(one, place, alone=len(repeated) == 1))
-            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1])))
+            same = runs[0] if len(runs) > 1 and not folds else None
+            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1]), same=same))
             if first_rank():
-                print(sentence(one.train.seed, results[-1]), flush=True)
+                print(sentence(one.train.seed, results[-1]), *comparison(results[-1]), sep="\n", flush=True)
     except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
         begun = len(results) + bool(stop.args)
         if begun in (0, len(repeated)):
@@ -120,7 +122,7 @@ def resume(run: str, accept: bool, data: Moved) -> dict[str, Any]:
     config = training.read_config(run)
     result = carry_out(Path(run), partial(training.resume, run, accept=accept, folder=data), accept, data)
     if first_rank():
-        print(sentence(config.train.seed, result))
+        print(sentence(config.train.seed, result), *comparison(result), sep="\n")
     return summary(config, [result])
 
 
@@ -153,11 +155,22 @@ def rehearse(config: RunConfig) -> Task:
     return task
 
 
-def carry_out(run: Path, training_: Callable[[], Result], accept: bool = False, data: Moved | None = None) -> Result:
-    """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run."""
+def carry_out(
+    run: Path,
+    training_: Callable[[], Result],
+    accept: bool = False,
+    data: Moved | None = None,
+    same: Path | None = None,
+) -> Result:
+    """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run.
+
+    Symbols     same = a run on the same data, cut alike, whose simple methods need not be tried again
+    """
     try:
         result = training_()
         if first_rank():
+            if same and (found := Simple.read(same)):
+                found.keep(run)
             write_report(run, accept, data)
     except KeyboardInterrupt as stop:
         if (run / "config.yaml").exists():
@@ -192,6 +205,12 @@ def sentence(seed: int, result: Result) -> str:
     chosen = f"valid {shown(result.metric, result.valid)} at step {result.best_step}"
     reached = f"seed {seed}: {result.measure} {shown(result.metric, result.value)} ({chosen}; {steps})"
     return f"{reached}  {result.run / 'report.html'}"
+
+
+def comparison(result: Result) -> list[str]:
+    """What a simple method reached on the same data, in a line, where there is one."""
+    found = Simple.read(result.run)
+    return [compared(found, result)] if found else []
 
 
 def mean_curve(results: Sequence[Result], maximise: bool) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import yaml
 import edgewise
 from edgewise.apps import recipes
 from edgewise.apps.arguments import typed_places
-from edgewise.apps.console import shown
+from edgewise.apps.console import compared, shown
 from edgewise.apps.options import configure
 from edgewise.apps.recipes import SYSTEMS, System
 from edgewise.apps.report import pages
@@ -22,6 +22,7 @@ from edgewise.errors import ConfigError
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
+from edgewise.training.simple import Simple, beside
 
 Records = list[dict[str, Any]]
 MARK = "The dotted line marks the weights that were saved: the best on the validation data."
@@ -35,6 +36,7 @@ def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list
     """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
         page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run), folder)
+        page.compare()
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
     pages.write(run / "report.html", page.title, "run", page.title, *heading(page), *sections, *reproduction(page))
     return page.problems
@@ -47,6 +49,7 @@ class RunPage:
         self.run, self.loaded, self.records = run, loaded, records
         self.places = typed_places(folder)  # of its data, after a command on the run
         self.problems: list[str] = []
+        self.simple: Simple | None = None
         task, config = loaded.task, loaded.config
         self.graph = task.graph(loaded.pattern) if isinstance(task, OneGraphForAll) else None
         self.name = self.title = config.recipe or run.resolve().name
@@ -62,6 +65,15 @@ class RunPage:
         if not elsewhere and not remade:
             self.description = self.packaged.description
         self.layers = [] if remade else layers_of(self.packaged)
+
+    def compare(self) -> None:
+        """Try simple methods on the data of a finished run, unless it knows what they reach."""
+        if finished(self.run) is None:
+            return
+        try:
+            self.simple = beside(self.run, self.loaded.task, self.loaded.config)
+        except Exception as error:  # the run is worth more than what stands beside it
+            self.problem("a simple method", error)
 
     def sections(self) -> list[Section]:
         """How the training went, then what the task shows of it."""
@@ -136,6 +148,8 @@ def properties(page: RunPage) -> Markup:
     steps = page.records[-1]["step"] if page.records else 0
     size = "the whole graph" if task.epoch_size == 1 else f"{train.batch} {task.unit}"
     rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {config.machine.precision}"))
+    if page.simple is not None:
+        rows.append(("beside it", compared(page.simple, finished(page.run))))
     rows.append(("software", f"edgewise {edgewise.__version__}, torch {torch.__version__}"))
     return pages.properties(rows)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from edgewise.data.record import Settled
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
@@ -211,3 +212,32 @@ class StandsAlone(Protocol):
 
     def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
         """A model that reads what a user has, with an example of its call."""
+
+
+class Rows(NamedTuple):
+    """Features of examples, a row for each, as methods read them that are no networks.
+
+    Symbols     name = what they are, in words; x [M, C], dense or sparse, or M texts; by = the methods that suit them
+    """
+
+    name: str
+    x: Any
+    by: tuple[Literal["linear", "trees", "forest", "words"], ...] = ("linear", "trees")
+
+
+@runtime_checkable
+class HasRows(Protocol):
+    """Has examples of one's own, each of which makes a row of a table too."""
+
+    own: Settled
+
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """Features of those examples, in one way or several."""
+
+
+@runtime_checkable
+class StandsBeside(Protocol):
+    """Has rankings of its own that no network has learned."""
+
+    def simple(self) -> Iterator[tuple[str, Callable[[Split], Mapping[str, float]]]]:
+        """By name what gives the scores of a split; it has learned from what trains alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -197,17 +198,33 @@ class KnowledgeGraph(Predicts):
         return functional.cross_entropy(self.scores_of(outputs, batch_of(QueryBatch, batch).queries), batch.target)
 
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
-        ranks, losses = self._ranks(outputs.detach().double(), batch_of(QueryBatch, batch).queries, batch.target)
+        scores_of = partial(self.scores_of, outputs.detach().double())
+        return self._sums(scores_of, batch_of(QueryBatch, batch).queries, batch.target)
+
+    def simple(self) -> Iterator[tuple[str, Callable[[Split], dict[str, float]]]]:
+        """The entities that most often complete a relation, whatever its other end."""
+        queries, target = self._queries(self.splits["train"])
+        counts = torch.zeros(self.kinds, self.count, dtype=torch.float64)
+        counts.index_put_((queries[:, 1], target), torch.ones((), dtype=torch.float64), accumulate=True)
+
+        def commonest(split: Split) -> dict[str, float]:
+            sums = self._sums(lambda some: counts[some[:, 1]], *self._queries(self.splits[split]))
+            return {name: (value / sums["count"]).item() for name, value in sums.items() if name != "loss"}
+
+        yield "the relation's commonest entities", commonest
+
+    def _sums(self, scores_of: Callable[[Tensor], Tensor], queries: Tensor, target: Tensor) -> dict[str, Tensor]:
+        ranks, losses = self._ranks(scores_of, queries, target)
         sums = {"loss": losses.sum(), "mrr": (1 / ranks).sum()}
         sums |= {f"hits@{k}": (ranks <= k).double().sum() for k in (1, 10)}
         return sums | {"count": torch.tensor(float(len(ranks)), dtype=torch.float64, device=ranks.device)}
 
-    def _ranks(self, outputs: Tensor, queries: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _ranks(self, scores_of: Callable[[Tensor], Tensor], queries: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The filtered rank of what each query seeks, and its cross-entropy, some queries at a time."""
-        step, ranks, losses = max(1, ROWS // self.count), [target.double()[:0]], [outputs[:0, 0]]
+        step, ranks, losses = max(1, ROWS // self.count), [target.double()[:0]], [target.double()[:0]]
         for first in range(0, len(queries), step):
             some, sought = queries[first : first + step], target[first : first + step]
-            scores = self.scores_of(outputs, some)
+            scores = scores_of(some)
             losses.append(functional.cross_entropy(scores, sought, reduction="none"))
             own = scores.gather(1, sought[:, None])
             rows, entities = self._known(some)
@@ -283,7 +300,8 @@ class KnowledgeGraph(Predicts):
     def by_relation(self, model: nn.Module, pattern: Pattern) -> TextTable:
         """How well each relation is completed at both ends: filtered mean reciprocal ranks."""
         batch = batch_of(QueryBatch, next(self.batches("test", 1, pattern)))
-        ranks, _ = self._ranks(model(*batch.inputs).double(), batch.queries, batch.target)
+        scores_of = partial(self.scores_of, model(*batch.inputs).double())
+        ranks, _ = self._ranks(scores_of, batch.queries, batch.target)
         rows, half = [], self.kinds // 2
         for number, name in enumerate(self.facts.relations):
             ends = [ranks[batch.queries[:, 1] == number + back] for back in (0, half)]

@@ -1,9 +1,11 @@
 """Link prediction: node embeddings whose inner products say which nodes are linked; graph auto-encoders."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -173,6 +175,24 @@ class LinkPrediction(Predicts):
         scores = ranking_scores(logits[linked], logits[~linked]) | {"loss": self._reconstruction(z, batch)}
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
+
+    def simple(self) -> Iterator[tuple[str, Callable[[Split], dict[str, float]]]]:
+        """Rankings of pairs by their neighbours in the training graph."""
+        edges = self.cut.graph.to_scipy()
+        degree = np.asarray(edges.sum(1)).ravel()
+        weights = {"common neighbours": np.ones(len(degree))}
+        weights["common neighbours, each by 1 / log of its degree"] = 1 / np.log(np.maximum(degree, 2))
+        for name, weight in weights.items():
+            weighted = edges.multiply(weight).tocsr()
+            yield name, partial(self._ranked, lambda i, j, w=weighted: np.asarray(edges[i].multiply(w[j]).sum(1)))
+        yield "the product of both degrees", partial(self._ranked, lambda i, j: degree[i] * degree[j])
+
+    def _ranked(self, score: Callable[[Any, Any], Any], split: Split) -> dict[str, float]:
+        """The scores of a split whose pairs are ranked so."""
+        batch = batch_of(PairBatch, self._whole(split, None))
+        found = torch.from_numpy(np.asarray(score(*batch.pairs.numpy()), dtype=np.float64)).flatten()
+        scores = ranking_scores(found[batch.target > 0], found[batch.target == 0])
+        return {name: value.item() for name, value in scores.items()}
 
     @property
     def typical(self) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -202,6 +204,19 @@ class Recommendation(Predicts):
         """What a list of the items that most users chose, the same for everyone, would score."""
         often = torch.bincount(self.splits["train"][:, 1], minlength=self.items).double()
         return self.scored(lambda some: often.expand(len(some), -1), split)
+
+    def simple(self) -> Iterator[tuple[str, Callable[[Split], dict[str, float]]]]:
+        """The most popular items; and items that are chosen by the same users as a user's own, by their cosine."""
+        yield "the most popular items", self.popularity
+        user, item = self.splits["train"].numpy().T
+        chosen = csr_array((np.ones(len(user)), (user, item)), shape=(self.users, self.items))
+        often = 1 / np.sqrt(np.maximum(np.asarray(chosen.sum(0)).ravel(), 1))
+        alike = chosen.multiply(often).tocsr()
+
+        def similar(users: Tensor) -> Tensor:
+            return torch.from_numpy((alike[users.numpy()] @ chosen.T @ alike).toarray())
+
+        yield "item similarity", partial(self.scored, similar)
 
     def scored(self, scores_of: Callable[[Tensor], Tensor], split: Split = "test") -> dict[str, float]:
         """Mean scores of any lists."""

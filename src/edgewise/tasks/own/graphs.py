@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn import functional
 
 from edgewise.data import record
 from edgewise.data.columns import (
@@ -62,11 +63,13 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, folder_name, spelt
 from edgewise.graphs import k_nearest
 from edgewise.models.signature import Features
+from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.batch import Batch, DisjointBatch
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets
 
+DEGREES = 8  # that are counted, the last with all above
 ROWS = 512  # examples that a model reads at once for a table of predictions
 T = TypeVar("T")
 Made = TypeVar("Made")
@@ -166,6 +169,19 @@ class OwnExamples(SeveralTargets, GraphClassification):
             outputs = batch.read(model.eval()(*batch.inputs)).cpu()
             for number, output in zip(numbers.tolist(), outputs, strict=True):
                 yield self.known(number) | self.several.named(output)
+
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """How many nodes and edges a graph has, nodes of each degree, and sums and means of its features."""
+        graphs = self.graphs
+        known = [torch.tensor([[one.num_receivers, one.num_edges] for one in graphs.members]).double()]
+        degrees = torch.cat([one.in_degrees() for one in graphs.members]).clamp(max=DEGREES - 1)
+        parts = [(functional.one_hot(degrees, DEGREES), known[0][:, 0]), (graphs.x, known[0][:, 0])]
+        parts += [] if graphs.e is None else [(graphs.e, known[0][:, 1])]
+        for values, counts in parts:
+            sums = torch.segment_reduce(values.double(), "sum", lengths=counts.long(), unsafe=True)
+            known += [sums, sums / counts.clamp(min=1)[:, None]]
+        known += [] if graphs.u is None else [graphs.u.double()]
+        yield Rows("sums and counts", torch.cat(known, 1)[numbers].numpy())
 
     def known(self, number: int) -> dict[str, Any]:
         """How an example is called, and what of its input a table of predictions has."""
@@ -360,6 +376,20 @@ class OwnClouds(OwnExamples):
     """Clouds of one's own; a prediction is for one of the data, or for a file of points."""
 
     files = ENDINGS
+
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """How many points a cloud has, moments of what is known of them, and how their coordinates vary together."""
+        sizes = [member.num_receivers for member in self.graphs.members]
+        made = []
+        for number in numbers.tolist():
+            x = self._x[number].double()
+            mean, centred = x.mean(0), x - x.mean(0)
+            spread = centred.square().mean(0).sqrt()
+            odd = [(centred / spread.clamp(min=1e-9)).pow(order).mean(0) for order in (3, 4)]
+            together = (centred.T @ centred / len(x))[*torch.triu_indices(x.shape[1], x.shape[1], 1)]
+            count = torch.tensor([float(sizes[number])])
+            made.append(torch.cat([count, mean, spread, *odd, x.amin(0), x.amax(0), together]))
+        yield Rows("moments", torch.stack(made).numpy())
 
     def reads(self, request: str) -> bool:
         return request.lower().endswith(ENDINGS)

@@ -30,6 +30,7 @@ from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
+from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
@@ -68,6 +69,19 @@ class OwnNodes(SampledNodes):
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]
+
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """Each node's features and degree; and with them the means of its neighbours' features and of its edges'."""
+        assert isinstance(self.nodes.x, Tensor)
+        edges, x = self.graph().to_scipy(), self.nodes.x.numpy()
+        degree = np.asarray(edges.sum(1)).reshape(-1, 1)
+        own = np.concatenate([x, np.log1p(degree)], 1)
+        yield Rows("a node's features", own[numbers])
+        sums, e = [edges @ own], self.nodes.e
+        if e is not None:
+            sums.append(torch.segment_reduce(e, "sum", lengths=self.graph().in_degrees(), unsafe=True).numpy())
+        both = np.concatenate([own, *(part / np.maximum(degree, 1) for part in sums)], 1)
+        yield Rows("a node's features and its neighbours' means", both[numbers])
 
     def elsewhere(self, place: Path) -> OwnNodes:
         asked = self.fitted.asked(replace(self.asked, labelled=False))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,9 +20,10 @@ from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
+from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
-from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, rdkit
+from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.denoising import text_graph
@@ -149,6 +151,10 @@ class OwnTexts(OwnExamples):
         subject = super().subject(model, pattern, request)
         return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """The texts as they are read."""
+        yield Rows("texts", [self.texts[number] for number in numbers.tolist()], ("words",))
+
     def known(self, number: int) -> dict[str, Any]:
         return super().known(number) | {"input": self.own.given.inputs["text"][number]}
 
@@ -218,6 +224,7 @@ def tokenizer_of(run: str) -> Tokenizer | None:
 
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")
+BITS = 2048  # of a fingerprint
 Molecule = tuple[Graph, Tensor, Tensor]
 
 
@@ -227,6 +234,16 @@ class OwnMolecules(OwnExamples):
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         known = self.member(request, pattern).known
         return in_atoms(super().subject(model, pattern, request), known["smiles"])
+
+    def rows(self, numbers: Tensor) -> Iterator[Rows]:
+        """Sums and counts, and which environments of up to two bonds around an atom there are (Morgan, 2,048 bits)."""
+        yield from super().rows(numbers)
+        from rdkit.Chem import rdFingerprintGenerator
+
+        morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=BITS)
+        names = [self.graphs.names[number] for number in numbers.tolist()]
+        x = np.stack([morgan.GetFingerprintAsNumPy(parse(name)) for name in names])
+        yield Rows("Morgan fingerprints", x, ("forest",))
 
     def known(self, number: int) -> dict[str, Any]:
         return super().known(number) | {"smiles": self.graphs.names[number]}
