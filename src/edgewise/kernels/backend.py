@@ -6,7 +6,7 @@ Its refusals are written here, from that data, so that every backend refuses the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -78,7 +78,7 @@ class Cost:
     def __add__(self, other: Cost) -> Cost:
         """Both, one after the other; what bounds a temporary or a cache is the larger of the two."""
         largest, held = max(self.largest, other.largest), max(self.held, other.held)
-        total = Cost(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
+        total = Cost(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
         return replace(total, largest=largest, held=held)
 
 

@@ -273,3 +273,19 @@ def test_energy_of_a_graph_transformer_is_that_of_its_blocks():
     first = model.blocks[0](loops, model.embed(x))
     expected = [dirichlet_energy(RING, h, relative=True).item() for h in (first, model.blocks[1](loops, first))]
     assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))
+
+
+def test_a_scaled_sum_depends_on_a_graphs_size_and_has_the_scale_of_a_mean():
+    sizes = Graph.batch([complete(1), complete(3)])
+    read = Choice("sum", {"scaled": True})
+    model = GNN(GNNSettings("gin", width=4, dropout=0.0, readout=read), Features(2, 1, whole_graph=True))
+    z = []
+    model.output.mlp.register_forward_pre_hook(lambda _, given: z.append(given[0]))
+    model.train()(sizes, torch.ones(4, 2))
+    model.eval()(Graph.batch([complete(6), complete(1)]), torch.ones(7, 2))
+    states = []
+    model.output.readout.register_forward_pre_hook(lambda _, given: states.append(given[1]))
+    model(sizes, torch.ones(4, 2))
+    torch.testing.assert_close(z[-1], torch.stack([states[0][0], states[0][1:].sum(0)]) / 2)  # two nodes a graph
+    torch.testing.assert_close(z[0], z[-1])
+    torch.testing.assert_close(model.state_dict()["output.size"], torch.tensor(2.0))

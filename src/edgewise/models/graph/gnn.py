@@ -73,25 +73,41 @@ JUMPS = {"jumping": "concatenate", "jumping-max": "max", "residual-jumping": "co
 
 
 class GraphOutput(nn.Module):
-    """One output per graph: a readout, then an MLP, (5.6); called `output(graph, x)`, as a graph layer is."""
+    """One output per graph: a readout, then an MLP, (5.6); called `output(graph, x)`, as a graph layer is.
 
-    def __init__(self, readout: nn.Module, mlp: nn.Module) -> None:
+    Equation    output = MLP(z / n), z the readout; n = 1, or where it is `scaled` the mean number of nodes of the first
+                graphs that train, so that a sum has the scale of a mean and still depends on a graph's size
+    """
+
+    size: Tensor  # n, 0 before training
+
+    def __init__(self, readout: nn.Module, mlp: nn.Module, scaled: bool = False) -> None:
         super().__init__()
-        self.readout, self.mlp = readout, mlp
+        self.readout, self.mlp, self.scaled = readout, mlp, scaled
+        if scaled:
+            self.register_buffer("size", torch.zeros(()))
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
-        return self.mlp(self.readout(graph, x))
+        z = self.readout(graph, x)
+        if self.scaled:
+            if self.training:
+                self.size.copy_(torch.where(self.size > 0, self.size, x.shape[-2] / z.shape[-2]))
+            z = z / self.size.clamp(min=1)
+        return self.mlp(z)
 
 
 def _graph_output(readout: str) -> Callable[..., GraphOutput]:
-    def build(width: int, outputs: int, activation: str, /, *, hidden: tuple[int, ...] = ()) -> GraphOutput:
+    def build(
+        width: int, outputs: int, activation: str, /, *, hidden: tuple[int, ...] = (), scaled: bool = False
+    ) -> GraphOutput:
         """A readout and an MLP.
 
         Args:
             hidden: Width of each hidden layer of the MLP; none: a linear map.
+            scaled: Divide by the mean number of nodes of the first graphs that train: a sum's scale is then a mean's.
         """
         mlp = layers.MLP([width, *hidden, outputs], activation) if hidden else nn.Linear(width, outputs)
-        return GraphOutput(layers.READOUTS[readout](width), mlp)
+        return GraphOutput(layers.READOUTS[readout](width), mlp, scaled)
 
     return build
 
