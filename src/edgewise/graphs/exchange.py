@@ -126,11 +126,12 @@ class Exchange(Adjacency):
         """
         import networkx
 
+        if not isinstance(line, str):
+            raise DataError(f"a graph in graph6 is a line of text, not {checks.shown(line)}")
         try:
             return cls.from_networkx(networkx.from_graph6_bytes(line.strip().encode("ascii")))
-        except (AttributeError, IndexError, ValueError, networkx.NetworkXException) as error:
-            shown = repr(line[:40]) if isinstance(line, str) else checks.shown(line)
-            raise DataError(f"{shown} is no graph6: {error}") from error
+        except (IndexError, ValueError, networkx.NetworkXException) as error:
+            raise DataError(f"{line[:40]!r} is no graph6: {error}") from error
 
     def to_networkx(self) -> networkx.DiGraph[int] | networkx.MultiDiGraph[int]:
         """A directed networkx graph on the nodes 0, 1, ...: j -> i where i listens to j; a multigraph if edges repeat.

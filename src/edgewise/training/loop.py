@@ -391,9 +391,12 @@ class Trainer:
     def conclude(self) -> dict[str, Any]:
         """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
         load_weights(self.model, self.best_weights, self.run)
-        tested = {"test": self.scores("test")} if self.task.has_test else {}
-        reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | tested
+        reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
         return self.world.once(lambda: self._last_record(reached))
+
+    def tested(self) -> dict[str, dict[str, float]]:
+        """The scores over the test split, where there is one."""
+        return {"test": self.scores("test")} if self.task.has_test else {}
 
     @property
     def step_seconds(self) -> float:

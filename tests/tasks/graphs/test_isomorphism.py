@@ -89,9 +89,8 @@ def test_pairs_are_two_lines_each(tmp_path):
     [
         (b"", "0 graphs, where each pair needs two lines"),
         (lines(networkx.path_graph(3)), "1 graphs, where each pair needs two lines"),
-        (lines(networkx.path_graph(3)) + b"Bw!\n", "line 2: 'Bw!' is no graph6: its characters are"),
-        (b"Dhcx\n", "line 1: 'Dhcx' is no graph6: it has 4 characters, and should have 3"),
-        (b"B~\n", "line 1: 'B~' is no graph6: bits are set behind"),
+        (lines(networkx.path_graph(3)) + b"Bw!\n", "line 2: 'Bw!' is no graph6"),
+        (b"Dhcx\n", "line 1: 'Dhcx' is no graph6"),
         (lines(networkx.empty_graph(257)), "line 1: a graph of 257 nodes; at most 256"),
         (b"\xff\n", "UTF-8"),
     ],

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -91,7 +92,10 @@ def identity(smiles: str) -> str:
         atom.SetAtomMapNum(0)
         atom.SetIsotope(0)
     # Read again, since what was an atom of its own, or a centre by its isotopes, may now be none.
-    return str(chemistry.MolToSmiles(chemistry.MolFromSmiles(chemistry.MolToSmiles(read)) or read))
+    spelt = str(chemistry.MolToSmiles(read))
+    with suppress(DataError):
+        spelt = str(chemistry.MolToSmiles(parse(spelt)))
+    return spelt
 
 
 def _atom(atom: Any) -> list[float]:

@@ -57,13 +57,11 @@ class StoredLinks(LinkPrediction):
         missing: Tensor,
         width: int,
         fanouts: tuple[int, ...],
-        workers: int = 0,
     ) -> None:
-        check_range(0, MOST_WORKERS, workers=workers)
         if not fanouts_of(fanouts):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")
         super().__init__(name, cut, cast(Tensor, rows), width, variational=False, fanouts=fanouts)
-        self.rows, self.missing, self.workers = rows, missing, workers
+        self.rows, self.missing = rows, missing
         self.epoch_size = cut.graph.num_edges - len(missing)
         self.contents = f"{cut.graph.num_receivers:,} nodes on disk, {self.epoch_size:,} edges to train on"
 
@@ -232,6 +230,7 @@ def link_store(
 
     Errors      a store that is missing, damaged, lacks features or has too few links is a `DataError`
     """
+    check_range(0, MOST_WORKERS, workers=workers)
     if held < 1:
         raise ConfigError(f"task.held must be at least 1 link, not {held}")
     opened = Store.open(Path(store).expanduser())
@@ -240,4 +239,6 @@ def link_store(
     each = 2 if opened.manifest.about.get("undirected") else 1
     cut, missing = hold_out(opened.graph, held, each, torch.Generator().manual_seed(fold))
     rows = StoredRows(opened.x, parse_size(cache))
-    return StoredLinks(f"links of {opened.path.name}", cut, rows, missing, width, fanouts, workers)
+    made = StoredLinks(f"links of {opened.path.name}", cut, rows, missing, width, fanouts)
+    made.workers = workers
+    return made

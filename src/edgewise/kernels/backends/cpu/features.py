@@ -246,6 +246,8 @@ class Pairs(Arguments):
 
     def check(self) -> None:
         wide_dtype("q", self.q)
+        check_rows("q", self.q, (None,) * 4, self.q.dtype, strided=True)
+        check_rows("k", self.k, (None,) * 4, self.q.dtype, strided=True)
         self.weights().check()
         if self.reverse:
             check_transpose(self.reverse, self.q.shape[1], (self.k.shape[1], self.structure[1].shape[0]), (3, 4))
