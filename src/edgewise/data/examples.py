@@ -436,8 +436,9 @@ class Edges:
 
 
 def found_ends(edges: Sequence[Edges]) -> dict[str, str]:
-    """The columns of ends, by their meaning, of the first file whose names do not say which they are; or nothing."""
-    return next((dict(zip(ENDS[0], one.ends, strict=True)) for one in edges if one.guessed), {})
+    """The columns of ends, by their meaning: of the first file whose names do not say which they are, or of any."""
+    one = next((one for one in edges if one.guessed), edges[0])
+    return dict(zip(ENDS[0], one.ends, strict=True))
 
 
 def ends_of(edges: Sequence[Edges], number_of: Mapping[str, int], problems: Problems) -> Array:

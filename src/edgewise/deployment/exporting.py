@@ -29,6 +29,7 @@ from edgewise.models.edge_index import on_graphs
 from edgewise.models.signature import Atoms, MovingParticles, TokenPairs
 from edgewise.tasks.core.abilities import Alone, Preprocesses, StandsAlone
 from edgewise.tasks.core.task import Pattern, Task
+from edgewise.tasks.text.tokenization import TOKENIZER
 from edgewise.training.runs import Moved, load_run
 
 BESIDE = (".npz", ".py", ".md")  # the files beside an exported one: an example, a script, a description
@@ -86,7 +87,7 @@ class Exported:
         with whole(beside(out, "npz")) as unfinished, unfinished.open("wb") as file:
             (np.savez if self.to == "aoti" else np.savez_compressed)(file, **arrays)  # for C++ not compressed
         lines = lines_of(self.exportable.precomputed, self.inputs)
-        script = script_of(self.to, isinstance(self.exportable, Decoding), lines, native)
+        script = script_of(self.to, self.about, isinstance(self.exportable, Decoding), lines)
         write_file(beside(out, "py"), script.encode())
         page = readme_of(out.name, self.to, self.about, self.example, bool(lines))
         write_file(beside(out, "md"), page.encode(errors="replace"))  # a file's name may be no text
@@ -182,7 +183,7 @@ def export(
     inputs = {name: wrapped.shape(name, tensor) for name, tensor in given.items()}
     about = {
         "made by": f"edgewise {import_module('edgewise').__version__}",
-        "model": type(model).__name__,
+        "model": type(model.model if isinstance(model, InUnits) else model).__name__,
         "inputs": inputs,
     }
     about |= {"outputs": list(expected), "preprocessing": dict(preprocessing or {}), **wrapped.about}
@@ -270,10 +271,13 @@ def export_run(
     out = place_of(run, to) if out is None else Path(out)
     alone = alone_of(task, loaded.model, loaded.pattern)
     about = task.preprocessing() if isinstance(task, Preprocesses) else {}
+    alone, about = in_own_units(alone, about)
     what = alone.model, alone.call, to, out
     exported = export(*what, names=alone.names, preprocessing=about, cache=cache, native=native, radius=radius)
+    if "tokenizer" in about:
+        write_file(beside(out, TOKENIZER), json.dumps(about["tokenizer"], ensure_ascii=False).encode())
     for name in task.kept:
-        if name not in task.private and (Path(run) / name).is_file():
+        if name not in (TOKENIZER, *task.private) and (Path(run) / name).is_file():
             write_file(beside(out, name), read_bytes(Path(run) / name, MAX_BYTES))
     return exported
 
@@ -285,6 +289,32 @@ def alone_of(task: Task, model: nn.Module, pattern: Pattern) -> Alone:
     graph, x, *others = next(iter(task.batches("valid", 2 if task.signature.whole_graph else 1, pattern))).inputs
     one = isinstance(x, Tensor) and task.signature.kind == TokenPairs.kind
     return Alone(model, (graph, x[None] if one else x, *others))
+
+
+class InUnits(nn.Module):
+    """A model whose outputs are quantities in their own units: m + d y, one m and one d for each output."""
+
+    def __init__(self, model: nn.Module, scales: Sequence[tuple[float, float]]) -> None:
+        super().__init__()
+        self.model, self.signature = model, getattr(model, "signature", None)
+        self.scales: Tensor
+        kind = next(model.parameters(), torch.empty(0)).dtype
+        self.register_buffer("scales", torch.tensor(scales, dtype=kind).T.contiguous())
+
+    def forward(self, *inputs: Any) -> Tensor:
+        mean, deviation = self.scales
+        return mean + deviation * self.model(*inputs)
+
+
+def in_own_units(alone: Alone, about: dict[str, Any]) -> tuple[Alone, dict[str, Any]]:
+    """A model that undoes the scales of its targets, and what belongs to it then."""
+    scales = list[tuple[float, float]]()
+    for target in about.get("targets", ()):
+        scales += [(target.get("mean", 0.0), target.get("deviation", 1.0))] * max(1, len(target.get("classes", ())))
+    if all(scale == (0.0, 1.0) for scale in scales):
+        return alone, about
+    bare = [{key: value for key, value in one.items() if key not in ("mean", "deviation")} for one in about["targets"]]
+    return alone._replace(model=InUnits(alone.model, scales).eval()), about | {"targets": bare}
 
 
 def place_of(run: Path | str, to: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,9 +18,12 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
+from edgewise.deployment import answering
 from edgewise.deployment.interface import INPUTS, LETTERS, kind_of
 from edgewise.deployment.program import quietly
 from edgewise.errors import ExportError, installing
+from edgewise.tasks.graphs import atoms
+from edgewise.tasks.images import pixels
 
 OPSET = 23  # the first with the operator Attention
 KEY = "edgewise"  # of the metadata
@@ -67,9 +72,18 @@ def call(given):
 }
 RUN = """
 
-arrays = LOAD(sys.argv[1] if len(sys.argv) > 1 else f"{file}.npz")
+arrays = completed(dict(numpy.load(sys.argv[1] if len(sys.argv) > 1 else f"{file}.npz")))
 for name, values in call(arrays).items():
     print(name, values.shape, values.reshape(-1)[:5].tolist(), about["preprocessing"])
+"""
+ANSWER = """
+
+if len(sys.argv) > 1:
+    answer(call, about, sys.argv[1:], completed)
+    sys.exit()
+arrays = completed(dict(numpy.load(f"{file}.npz")))
+for name, values in call(arrays).items():
+    print(name, values.shape, values.reshape(-1)[:5].tolist())
 """
 CONTINUE = """
 
@@ -96,6 +110,13 @@ NATIVE = {
     "aoti": """operators = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libedgewise_operators.so")
 torch.ops.load_library(operators)
 """,
+}
+MOST = 40  # entries of a list that a page shows
+NEEDS = {
+    "texts": "It needs the package tokenizers.",
+    "pairs": "It needs the package tokenizers.",
+    "molecules": "It needs RDKit.",
+    "images": "It needs Pillow.",
 }
 STEPS = ("onnx", "pt2")  # formats in which a decoding step is written
 RUNS_IN = {
@@ -253,16 +274,31 @@ def beside(out: Path, ending: str) -> Path:
     return out.with_name(f"{out.name}.{ending}")
 
 
-def script_of(to: str, cache: bool, lines: str = "", native: bool = False) -> str:
-    """A script that runs the file beside it, from wherever it is called; with a cache it continues a text.
+def script_of(to: str, about: Mapping[str, Any], cache: bool, lines: str = "") -> str:
+    """A script that runs the file beside it, from wherever it is called: for raw rows, where it is said how they are
+    read, or for arrays; with a cache it continues a text.
 
-    Symbols     lines = what computes inputs that follow from others; native = it loads the native operators first
+    Symbols     lines = what computes inputs that follow from others
     """
-    begins = CALLS[to].replace("OPERATORS\n", NATIVE[to] if native else "")
+    begins = CALLS[to].replace("OPERATORS\n", NATIVE[to] if "operators" in about else "")
     if cache:
         return f'"""Continues tokens by the likeliest: python SCRIPT [STEPS] [INPUTS.npz]"""\n{begins}{CONTINUE}'
-    runs = f"\n\n{lines}{RUN}".replace("LOAD", "completed") if lines else RUN.replace("LOAD", "numpy.load")
-    return f'"""Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"""\n{begins}{runs}'
+    lines = (
+        lines
+        or "def completed(arrays):  # with the inputs that follow from others: here there are none\n    return arrays\n"
+    )
+    rows = about["preprocessing"].get("rows")
+    if rows is None:
+        what = "Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"
+        return f'"""{what}"""\n{begins}\n\n{lines}{RUN}'
+    what = f"Answers by the file beside it: python SCRIPT INPUT [ANSWERS.csv]\n\nINPUT is {rows['input']}."
+    return "\n\n".join([f'"""{what}\n"""\n{begins}', *map(source_of, (atoms, pixels, answering)), f"{lines}{ANSWER}"])
+
+
+def source_of(module: ModuleType) -> str:
+    """The source of a module that needs nothing of Edgewise but others such."""
+    lines = inspect.getsource(module).splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("from edgewise"))
 
 
 def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, completed: bool = False) -> str:
@@ -285,10 +321,85 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, co
             "",
             f"What follows from the edges is computed by `completed` of `{name}.py` where an array is missing.",
         ]
-    if about["preprocessing"]:
-        lines += ["", "What belongs to the model beside it, also in the file's metadata:", "", "```json"]
-        lines += [json.dumps(about["preprocessing"], indent=2, ensure_ascii=False), "```"]
+    belongs = about["preprocessing"]
+    if "rows" in belongs:
+        lines += ["", *rows_in_words(name, belongs["rows"])]
+    if "targets" in belongs:
+        lines += [
+            "",
+            "| `y` | |",
+            "|---|---|",
+            *(f"| {n} | {one} |" for n, one in enumerate(outputs_of(belongs["targets"]))),
+        ]
+    if belongs:
+        lines += ["", "What belongs to the model beside it, in full in the file's metadata:", "", "```json"]
+        lines += [json.dumps(shortened(belongs), indent=2, ensure_ascii=False), "```"]
     return "\n".join(lines) + "\n"
+
+
+def rows_in_words(name: str, rows: Mapping[str, Any]) -> list[str]:
+    """How the script beside a file answers for raw rows, and what its inputs are made of, in Markdown."""
+    lines = [
+        "## From rows to answers",
+        "",
+        f"`python {name}.py INPUT [ANSWERS.csv]` answers without Edgewise. INPUT is ",
+    ]
+    lines[-1] += f"{rows['input']}; tables are in UTF-8, with decimal points. {NEEDS.get(rows['kind'], '')}".strip()
+    for array, columns in (("x", rows.get("columns")), ("edge_attr", rows.get("edge_columns"))):
+        if isinstance(columns, list) and columns:
+            features = [feature for one in columns for feature in features_of(one)]
+            lines += ["", f"| `{array}` | |", "|---|---|", *(f"| {n} | {one} |" for n, one in enumerate(features))]
+    if rows["kind"] in ("nodes", "graphs") and not rows["columns"]:
+        lines += ["", "Each node has the number 1, since nothing is known of it."]
+    if "both_ways" in rows:
+        ways, known = rows["both_ways"], bool(rows["edge_columns"])
+        how = "in both directions, each pair of nodes once" if ways else "as they are, parallel ones too"
+        if known and rows["parallel"] == "keep":
+            how = "as they are, and the opposites of those without one, with the same features" if ways else how
+        elif known:
+            how = (
+                f"{'in both directions, ' if ways else ''}each pair of nodes once, with the mean of its edges' features"
+            )
+        lines += ["", f"`edge_index` has the edges, by the numbers of nodes from 0, {how}; no self-loops are added."]
+    return lines
+
+
+def features_of(column: str | Mapping[str, Any]) -> list[str]:
+    """What the features of a column are, in words."""
+    if isinstance(column, str):
+        return [column]
+    called = column["name"]
+    if column["kind"] == "category":
+        return [f"1 where {called} is {level!r}, else 0" for level in column.get("levels", [])]
+    cell = {"boolean": f"{called}, 1 or 0", "date": f"days of {called} since 1970-01-01"}.get(column["kind"], called)
+    value = f"({cell} - {column['shift']:.9g}) / {column['deviation']:.9g}" if column["kind"] != "boolean" else cell
+    absent = [f"1 where {called} is missing, else 0"] if column["flagged"] else []
+    return [f"{value}; {column['fill']:.9g} stands for a missing {called}", *absent]
+
+
+def outputs_of(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the outputs are, in words."""
+    made = []
+    for one in targets:
+        classes = [
+            f"{one['name']} is {name!r}: a logit, of which softmax makes probabilities"
+            for name in one.get("classes", ())
+        ]
+        made += classes or [f"{one['name']}, in its own unit"]
+    return made
+
+
+def shortened(content: Any) -> Any:
+    """The same with the beginnings of long lists and tables alone."""
+    if isinstance(content, Mapping):
+        some = {name: shortened(one) for name, one in list(content.items())[:MOST]}
+        return some | ({"...": f"{len(content) - MOST:,} more"} if len(content) > MOST else {})
+    if isinstance(content, list | tuple):
+        return [
+            *map(shortened, content[:MOST]),
+            *([f"... {len(content) - MOST:,} more"] if len(content) > MOST else []),
+        ]
+    return content
 
 
 def _shown(shape: Sequence[str | int]) -> str:

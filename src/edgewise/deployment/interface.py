@@ -37,6 +37,7 @@ INPUTS = {
     "eigenvalues": ("BNc", "the smallest eigenvalues of I - D^-½ A D^-½ of the connected component of each node"),
     "eigenvectors": ("BNc", "their eigenvectors at the node"),
     "cliques": ("BNc", "in how many cliques of 3, 4, ... nodes each node is"),
+    "queries": ("Mq", "of each query the numbers of what it names"),
     "source": ("BS", "tokens of the source"),
     "target": ("BT", "tokens of the target, so far"),
     "past_keys": ("BhPc", "keys of the past in a block: its `keys_…` of the step before"),
@@ -47,11 +48,12 @@ LETTERS = {
     "N": "N nodes (atoms, particles, tokens), of all graphs one after the other",
     "E": "E edges",
     "G": "G graphs",
+    "M": "M queries",
     "S": "S tokens of the source",
     "T": "T tokens of the target",
     "P": "P tokens of the past, 0 at first",
 }
-TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "S": 5, "T": 7, "P": 9}  # sizes of what is traced, none like another
+TRACED = {"B": 3, "N": 6, "E": 11, "G": 4, "M": 8, "S": 5, "T": 7, "P": 9}  # sizes of what is traced, none like another
 
 
 class Exportable(nn.Module):

@@ -107,7 +107,7 @@ def precomputed_by(model: nn.Module, graph: Graph, *tensors: Any) -> tuple[tuple
 
 
 def lines_of(keys: Sequence[tuple[str, int]], inputs: Mapping[str, Any]) -> str:
-    """A function `completed` of an .npz file's name: its arrays, and the inputs of these keys where it lacks them."""
+    """A function `completed` of arrays by name: them, and the inputs of these keys where they lack them."""
     if not keys:
         return ""
     first, axis = next(
@@ -115,8 +115,7 @@ def lines_of(keys: Sequence[tuple[str, int]], inputs: Mapping[str, Any]) -> str:
     )
     functions = [(PRECOMPUTED[name].alone, number) for name, number in keys]
     calls = [f"**{each.__name__}(arrays['edge_index'], nodes, {number})" for each, number in functions]
-    completed = f"""def completed(path):
-    arrays = numpy.load(path)
+    completed = f"""def completed(arrays):
     nodes = arrays["{first}"].shape[{axis}]
     return {{{", ".join([*calls, "**arrays"])}}}
 """

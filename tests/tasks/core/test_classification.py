@@ -135,7 +135,7 @@ def test_loss_and_scores_are_those_of_the_equation() -> None:
     sums = {name: float(value) for name, value in task.score(outputs, batch).items()}
     assert sums == {"loss": 13 / 4, "rmse": 13, "mae": 5, "count": 2}
     assert task.finish({"rmse": 6.25})["rmse"] == 2.5
-    assert task.preprocessing() == {"value": "mean + deviation * y", "mean": 3.0, "deviation": 2.0}
+    assert task.preprocessing()["targets"] == [{"name": "value", "kind": "number", "mean": 3.0, "deviation": 2.0}]
 
 
 def test_values_in_a_column_are_those_of_nodes_and_of_graphs() -> None:

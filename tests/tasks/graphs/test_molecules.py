@@ -8,7 +8,8 @@ import torch
 from edgewise import Graph
 from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings
-from edgewise.tasks.graphs.molecules import ELEMENTS, descriptors, molecule, molecules
+from edgewise.tasks.graphs.atoms import ELEMENTS
+from edgewise.tasks.graphs.molecules import descriptors, molecule, molecules
 
 pytest.importorskip("rdkit")
 

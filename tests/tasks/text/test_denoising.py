@@ -113,11 +113,7 @@ def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
     (found,) = task.predict(model, None, "the <mask> runs", "cpu")["guesses"]
     assert model.read == [5, 8, 7, 10, 6] and [one["token"] for one in found] == ["x", "y", "z", "the", "man"]
     assert task.subject(model, None, "the <mask> runs").names == ["⟨begin⟩", "the", "<mask>", "runs", "⟨end⟩"]
-    assert {name: task.preprocessing()["tokenizer"][name] for name in ("begin", "end", "mask")} == {
-        "begin": 5,
-        "end": 6,
-        "mask": 7,
-    }
+    assert task.preprocessing()["special"] == {"begin": 5, "end": 6, "mask": 7}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | {"mask_token": "none"}))
     with pytest.raises(DataError, match="no token for a mask"):
         task.use(read_tokenizer(tmp_path / "tokenizer.json"))

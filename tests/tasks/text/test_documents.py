@@ -75,7 +75,7 @@ def test_the_tokens_of_the_run_before_are_read(folder, tmp_path) -> None:
     after.recall(run)
     assert after.signature.inputs == task.signature.inputs
     assert json.loads(after.tokenizer.to_json()) == json.loads(task.tokenizer.to_json())
-    assert after.preprocessing()["tokenizer"]["end"] == END
+    assert after.preprocessing()["special"]["end"] == END
     again = masked_documents(path=folder, **READ)
     again.recall(run)
     assert again.signature == task.signature

@@ -195,7 +195,12 @@ class Preprocesses(Protocol):
     """Does something before and after the model that a file of the model has to name."""
 
     def preprocessing(self) -> dict[str, Any]:
-        """What belongs to the model before and after it, as JSON can hold it."""
+        """What belongs to the model before and after it, as JSON can hold it.
+
+        Symbols     targets = what the outputs are, in their order: {"name", "kind": "class", "classes"} or {"name",
+                    "kind": "number", "mean", "deviation"}; rows = how raw rows become the model's inputs: its "kind" is
+                    one of those in `deployment/answering.py`, and "input" says in words what is read
+        """
 
 
 class Alone(NamedTuple):

@@ -270,7 +270,7 @@ class Regression(Predicts):
         return of_value(super().subject(model, pattern, request), self.mean, self.deviation)
 
     def preprocessing(self) -> dict[str, Any]:
-        return {"value": "mean + deviation * y", "mean": self.mean, "deviation": self.deviation}
+        return {"targets": [{"name": "value", "kind": "number", "mean": self.mean, "deviation": self.deviation}]}
 
 
 def one_each(values: Tensor) -> Tensor:

@@ -22,17 +22,12 @@ from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.subject import HALVES, Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
+from edgewise.tasks.graphs.atoms import BOND_FEATURES, atom_features, bond_features
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 
 T = TypeVar("T")
 MAX_MOLECULES = 1 << 18
 MAX_SMILES = 1 << 12  # characters; RDKit takes longer than linear time
-ELEMENTS = ("C", "N", "O", "F", "P", "S", "Cl", "Br", "I")
-BONDS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
-HYBRIDS = ("SP", "SP2", "SP3")
-RINGS = (3, 4, 5, 6, 7)
-STEREO = ("STEREOE", "STEREOZ")
-BOND_FEATURES = len(BONDS) + 2 + len(STEREO)
 
 
 def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]:
@@ -59,8 +54,10 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
     edges = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T
     graph = Graph.from_edge_index(torch.cat([edges, edges.flip(0)], 1), read.GetNumAtoms())
-    bonds = torch.tensor([_bond(bond) for bond in read.GetBonds()], dtype=torch.float32).reshape(-1, BOND_FEATURES)
-    x = torch.tensor([_atom(atom) for atom in read.GetAtoms()], dtype=torch.float32)
+    bonds = torch.tensor([bond_features(bond) for bond in read.GetBonds()], dtype=torch.float32).reshape(
+        -1, len(BOND_FEATURES)
+    )
+    x = torch.tensor([atom_features(atom) for atom in read.GetAtoms()], dtype=torch.float32)
     if crippen:
         x = torch.cat([x, _crippen(read)], 1)
     return graph, x, graph.sort_edges(torch.cat([bonds, bonds]))
@@ -98,42 +95,11 @@ def identity(smiles: str) -> str:
     return spelt
 
 
-def _atom(atom: Any) -> list[float]:
-    bonds = [str(bond.GetBondType()) for bond in atom.GetBonds()]
-    return [
-        *_one_hot(atom.GetSymbol(), ELEMENTS, other=True),
-        *_one_hot(atom.GetDegree(), range(5), other=True),
-        *_one_hot(atom.GetTotalNumHs(), range(4), other=True),
-        *(float(bonds.count(kind)) for kind in BONDS),
-        *_one_hot(str(atom.GetHybridization()), HYBRIDS),
-        float(atom.GetIsAromatic()),
-        *(float(atom.IsInRingSize(size)) for size in RINGS),
-        *_one_hot(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "", ("R", "S")),
-        float(max(-3, min(3, atom.GetFormalCharge()))),
-        float(atom.GetFormalCharge() != 0),
-        float(atom.GetNumRadicalElectrons() > 0),
-    ]
-
-
 def _crippen(read: Any) -> Tensor:
     """Two numbers for each atom, fitted to measured values of other molecules by Wildman & Crippen, 1999."""
     from rdkit.Chem import rdMolDescriptors
 
     return torch.tensor(rdMolDescriptors._CalcCrippenContribs(read), dtype=torch.float32) * torch.tensor([1.0, 0.1])
-
-
-def _bond(bond: Any) -> list[float]:
-    return [
-        *_one_hot(str(bond.GetBondType()), BONDS),
-        float(bond.GetIsConjugated()),
-        float(bond.IsInRing()),
-        *_one_hot(str(bond.GetStereo()), STEREO),
-    ]
-
-
-def _one_hot(value: object, known: Sequence[object], other: bool = False) -> list[float]:
-    hot = [float(value == entry) for entry in known]
-    return hot + [float(not any(hot))] if other else hot
 
 
 def descriptors(smiles: str) -> Tensor:

@@ -22,11 +22,12 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.forms import edges_of
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
-from edgewise.tasks.core.abilities import Predicts
+from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
+from edgewise.tasks.links.queries import Queries
 
 ROWS = 1 << 22  # scores of queries against all entities that are ranked at once
 SHOWN = 10  # entities of a prediction
@@ -188,6 +189,23 @@ class KnowledgeGraph(Predicts):
         graph, e = self._read(pattern)
         queries, target = self._queries(self.splits[split])
         yield QueryBatch(graph, self.x, target, e=e, queries=queries)
+
+    @torch.no_grad()
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        """The embeddings that the model computes of the training facts, and the decoder."""
+        queries = self._queries(self.splits["valid"][:2])[0]
+        return Queries.alone(self._outputs(model, pattern, "cpu"), self.scores_of, queries)
+
+    def preprocessing(self) -> dict[str, Any]:
+        rows = {
+            "kind": "facts",
+            "input": "a .txt file with a query HEAD, RELATION, ? or ?, RELATION, TAIL in each line, or a table of them",
+            "entities": self.facts.entities,
+            "relations": self.facts.relations,
+            "known": torch.cat([self.splits[split] for split in SPLITS]).tolist(),
+            "shown": SHOWN,
+        }
+        return {"rows": rows}
 
     def scores_of(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """How true each entity makes each query: s [M, N]."""

@@ -22,11 +22,12 @@ from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
-from edgewise.tasks.core.abilities import Predicts
+from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
+from edgewise.tasks.links.queries import Queries
 
 SCORES = 1 << 22  # of users with all items that are ranked at once
 SHOWN = 10  # items of a prediction
@@ -222,6 +223,30 @@ class Recommendation(Predicts):
         """Mean scores of any lists."""
         sums = self.ranked(scores_of, batch_of(ChoiceBatch, next(self.batches(split, 1))))
         return {name: (value / sums["count"]).item() for name, value in sums.items() if name != "count"}
+
+    @torch.no_grad()
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        """The embeddings that the model computes of the training choices, and their products."""
+        z = model.eval()(*next(self.batches("valid", 1, pattern)).inputs)
+
+        def scores(z: Tensor, queries: Tensor) -> Tensor:
+            return z[queries[:, 0]] @ z[self.users :].T
+
+        return Queries.alone(z, scores, self.splits["valid"][:2, :1])
+
+    def preprocessing(self) -> dict[str, Any]:
+        known: list[list[int]] = [[] for _ in self.choices.users]
+        for user, item in torch.cat(list(self.splits.values())).tolist():
+            known[user].append(item)
+        rows = {
+            "kind": "choices",
+            "input": "a .txt file with a user in each line, or a table of them",
+            "users": self.choices.users,
+            "items": self.choices.items,
+            "known": known,
+            "shown": SHOWN,
+        }
+        return {"rows": rows}
 
     @property
     def typical(self) -> str:

@@ -97,6 +97,10 @@ class Files(ABC, Generic[T, Made]):
         return fitted
 
     @abstractmethod
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        """How they become a model's inputs, as JSON can hold it."""
+
+    @abstractmethod
     def task(self, settled: Settled, inputs: T) -> Made:
         """The task of examples whose inputs are read by what was fitted."""
 
@@ -154,8 +158,8 @@ class OwnExamples(SeveralTargets, GraphClassification):
         self.own.keep(run)
 
     def preprocessing(self) -> dict[str, Any]:
-        made = self.own.fitted.to_plain()
-        return super().preprocessing() | {name: made[name] for name in ("targets", "columns", "edge_columns")}
+        made = super().preprocessing() | {"targets": self.own.fitted.to_plain()["targets"]}
+        return made | {"rows": self.how.to_plain(self.own)}
 
     def elsewhere(self, place: Path) -> OwnExamples:
         made: OwnExamples = self.how.elsewhere(place, self.own.fitted)
@@ -283,8 +287,24 @@ class GraphFiles(Files[Inputs, OwnExamples]):
         widths = width(columns) or 1, width(edges)
         return replace(fitted, columns=columns, edges=edges, widths=widths, names=inputs.found, parallel=self.parallel)
 
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        made = own.fitted.to_plain()
+        form = '[{"nodes": [{COLUMN: CELL, ...}, ...], "edges": [{COLUMN: CELL, ...}, ...]}, ...]'
+        return {
+            "kind": "graphs",
+            "unit": "graph",
+            "input": f"a folder with graphs.csv, nodes.csv and edges.csv, or a JSON file {form}",
+            "columns": made["columns"],
+            "edge_columns": made["edge_columns"],
+            "both_ways": self.undirected,
+            "parallel": own.fitted.parallel_edges(self.undirected),
+            "found": dict(own.given.found),
+        }
+
     def task(self, settled: Settled, inputs: Inputs) -> OwnExamples:
         nodes, fitted = inputs.nodes, settled.fitted
+        found = {"group": nodes.group, "node": nodes.named_by, **inputs.found}
+        settled = replace(settled, given=replace(settled.given, found=settled.given.found | found))
         x = features(nodes.columns, fitted.columns) if fitted.columns else np.ones((int(nodes.sizes.sum()), 1))
         e = features(inputs.e, fitted.edges) if fitted.edges else None
         parallel = fitted.parallel_edges(self.undirected)
@@ -419,7 +439,8 @@ class PointFiles(Files[Points, OwnClouds]):
             names = [rows.name(number) for number in range(len(rows))]
             members = read_members(points, names, "cloud", self.cloud, asked, problems)
             columns, sizes, present = members.columns, members.sizes, {*rows.header, *members.header}
-            rows = replace(rows, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
+            found = rows.found | {"group": members.group, "node": members.named_by}
+            rows = replace(rows, found=found, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
         else:
             rows, columns, sizes, present = read_files(place, asked, problems)
         if asked.labelled:
@@ -435,6 +456,17 @@ class PointFiles(Files[Points, OwnClouds]):
         axes = tuple(Encoding(axis.name, "number", deviation=radius) for axis in inputs.columns[: inputs.axes])
         return replace(fitted, columns=(*axes, *fit(inputs.columns[inputs.axes :], rows, scale=True)))
 
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        form = '[{"points": [{COLUMN: NUMBER, ...}, ...]}, ...]'
+        return {
+            "kind": "clouds",
+            "unit": "cloud",
+            "input": f"a folder with clouds.csv and points.csv, or of a table for each cloud, or a JSON file {form}",
+            "columns": own.fitted.to_plain()["columns"],
+            "neighbors": self.neighbors,
+            "found": dict(own.given.found),
+        }
+
     def task(self, settled: Settled, inputs: Points) -> OwnClouds:
         rows, fitted, columns = settled.given, settled.fitted, inputs.columns
         if [column.name for column in columns] != [one.name for one in fitted.columns]:
@@ -443,7 +475,9 @@ class PointFiles(Files[Points, OwnClouds]):
         x = torch.from_numpy(features(columns, fitted.columns).astype(np.float32))
         parts = torch.from_numpy(inputs.position).split(inputs.sizes.tolist())
         members = tuple(k_nearest(part, self.neighbors) for part in parts)
-        own = replace(settled, changes=(*settled.changes, *record.strange_levels(columns, fitted.columns)))
+        given = replace(rows, found=rows.found | {"axes": str(inputs.axes)})
+        changes = (*settled.changes, *record.strange_levels(columns, fitted.columns))
+        own = replace(settled, given=given, changes=changes)
         graphs = Graphs(members, x, targets_of(settled), settled.splits)
         return OwnClouds(folder_name(rows.place), graphs, own, self)
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data import record
-from edgewise.data.columns import Encoding, check_folders, to_plain
+from edgewise.data.columns import Encoding, check_folders
 from edgewise.data.examples import Asked, Examples
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import SPLITS, Split, Splits
@@ -27,6 +27,7 @@ from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
+from edgewise.tasks.images.pixels import pixels_of
 from edgewise.tasks.own.graphs import Files
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -47,7 +48,7 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
     Edge cases  what is transparent is white; 16 bits are scaled to 8, and 32 of a TIFF where one is above 255; of
                 several frames the first is read
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     content = read_bytes(path, MAX_BYTES)
     with reading(path, "a readable picture"), catch_warnings():
@@ -60,23 +61,10 @@ def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
         if width * height > MAX_PIXELS or not width * height:
             raise DataError(f"{path}: {width:,} x {height:,} pixels, of at most {MAX_PIXELS:,}")
         opened.load()
-        picture = ImageOps.exif_transpose(opened)
-        if picture.mode.startswith("F"):
-            raise DataError(f"{path}: its pixels are floating numbers: write them with 8 or 16 bits")
-        if picture.mode.startswith("I"):
-            values = np.asarray(picture, dtype=np.float64)
-            least, most = int(values.min()), int(values.max())
-            if not 0 <= least <= most < 1 << 16:
-                raise DataError(f"{path}: its pixels are {least} to {most}, not 0 to 65535: write them with 16 bits")
-            deep = picture.mode != "I" or opened.format != "TIFF" or most > 255  # a TIFF of 32 bits may mean 8 or 16
-            picture = Image.fromarray((values / (257 if deep else 1)).astype(np.uint8))
-        if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-            white = Image.new("RGBA", picture.size, "white")
-            picture = Image.alpha_composite(white, picture.convert("RGBA"))
-        picture = picture.convert("RGB" if colour == "rgb" else "L")
-        if size:
-            picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
-        return np.asarray(picture, dtype=np.uint8)
+        try:
+            return pixels_of(opened, colour, size)
+        except ValueError as error:
+            raise DataError(f"{path}: {error}") from error
 
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
@@ -103,8 +91,8 @@ class OwnImages(ImageClassification):
         self.own.keep(run)
 
     def preprocessing(self) -> dict[str, Any]:
-        how = {"size": list(self.images.pixels.shape[1:3]), "colour": self.how.colour}
-        return super().preprocessing() | how | {"columns": to_plain(self.own.fitted.columns)}
+        targets = self.own.fitted.to_plain()["targets"]
+        return super().preprocessing() | {"targets": targets, "rows": self.how.to_plain(self.own)}
 
     def name_of(self, number: int) -> str:
         return self.own.given.name(number)
@@ -177,6 +165,16 @@ class ImageFiles(Files[Pixels, OwnImages]):
         mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)) or 1.0
         target = replace(fitted.target, why="a folder for each")
         return replace(fitted, targets=(target,), columns=(Encoding("pixels", "number", mean, mean, deviation),))
+
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        return {
+            "kind": "images",
+            "unit": "image",
+            "input": "a picture, or a folder of pictures",
+            "size": self.size,
+            "colour": self.colour,
+            "endings": list(ENDINGS),
+        }
 
     def task(self, settled: Settled, inputs: Pixels) -> OwnImages:
         given, fitted, splits = settled.given, settled.fitted, settled.splits

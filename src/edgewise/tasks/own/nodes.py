@@ -30,11 +30,12 @@ from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.make.links import hold_out, links_of
-from edgewise.tasks.core.abilities import Rows
+from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
+from edgewise.tasks.links.queries import Queries
 from edgewise.tasks.nodes.classification import (
     NodeClassification,
     NodeRegression,
@@ -65,7 +66,19 @@ class OwnNodes(SampledNodes):
 
     def preprocessing(self) -> dict[str, Any]:
         made = self.fitted.to_plain()
-        return super().preprocessing() | {name: made[name] for name in ("columns", "edge_columns")}
+        form = '{"nodes": [{COLUMN: CELL, ...}, ...], "edges": [{COLUMN: CELL, ...}, ...]}'
+        rows = {
+            "kind": "nodes",
+            "unit": "node",
+            "input": f"a folder with nodes.csv and edges.csv, or a JSON file {form}",
+            "columns": made["columns"] or made["features"][0],
+            "edge_columns": made["edge_columns"] or made["features"][1],
+            "both_ways": self.undirected,
+            "parallel": self.fitted.parallel_edges(self.undirected),
+            "found": dict(self.given.found),
+        }
+        classes = {"classes": list(self.classes)} if self.classes else {}
+        return classes | {"targets": made["targets"], "rows": rows}
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]
@@ -138,6 +151,9 @@ class OwnValues(NodeRegression, OwnNodes):
         self.mean, self.deviation = own.fitted.scales[0]
         return super().of(own, undirected, asked)
 
+    def preprocessing(self) -> dict[str, Any]:
+        return OwnNodes.preprocessing(self)
+
     def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
         yield from ({"value": self.value(output)} for output in outputs)
 
@@ -163,9 +179,6 @@ class OwnSeveral(SeveralTargets, OwnNodes):
         self.signature = replace(self.signature, outputs=self.several.width, classes=False)
         self.contents = f"{len(own.given):,} nodes with {len(own.fitted.targets)} targets"
         return super().of(own, undirected, asked)
-
-    def preprocessing(self) -> dict[str, Any]:
-        return super().preprocessing() | {"targets": self.fitted.to_plain()["targets"]}
 
     def _terms(self, labels: Tensor) -> int:
         return int((~labels.isnan()).sum())
@@ -354,6 +367,22 @@ class OwnLinks(LinkPrediction):
 
     def keep(self, run: Path) -> None:
         write_cut(run, self.given, self.cut, self.fitted)
+
+    @torch.no_grad()
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        """The embeddings that the model computes of the links that train: how likely a node is linked to each."""
+        z = self.embeddings(model.eval()(self.graph(pattern), self.x))
+        return Queries.alone(z, lambda z, queries: z[queries[:, 0]] @ z.T, torch.tensor([[0], [1]]))
+
+    def preprocessing(self) -> dict[str, Any]:
+        rows = {
+            "kind": "links",
+            "input": "a .txt file with a node, or two with a comma between them, in each line, or a table of them",
+            "nodes": [self.shown(node) for node in range(len(self.given))],
+            "known": self.cut.train.T.tolist(),
+            "shown": 10,
+        }
+        return {"rows": rows}
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,16 +22,17 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
+from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES
 from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.denoising import text_graph
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.tokenization import (
-    SPECIAL,
     TOKENIZER,
     Level,
     Tokenizer,
+    for_library,
     keep_tokenizer,
     kept_tokenizer,
     learn_tokenizer,
@@ -66,6 +66,17 @@ class TextFiles(Files[None, "OwnTexts"]):
     def letters(self, texts: Sequence[str]) -> list[str]:
         """Texts in the letters that are read."""
         return [text.lower() if self.lowercase else text for text in texts]
+
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        return {
+            "kind": "texts",
+            "unit": "text",
+            "input": "a table with a column of texts, or a .txt file with a text in each line",
+            "length": self.length,
+            "cut": self.cut,
+            "lowercase": self.lowercase,
+            "found": dict(own.given.found),
+        }
 
     def task(self, settled: Settled, inputs: None) -> OwnTexts:
         return OwnTexts(settled, self)
@@ -140,9 +151,7 @@ class OwnTexts(OwnExamples):
             self.use(found)
 
     def preprocessing(self) -> dict[str, Any]:
-        ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end}
-        frame = {"first": SPECIAL, **ends, "lowercase": self.how.lowercase}
-        return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | frame}
+        return super().preprocessing() | for_library(self.tokenizer, lowercase=self.how.lowercase)
 
     def elsewhere(self, place: Path) -> OwnTexts:
         return replace(self.how, tokenizer=self.tokenizer).elsewhere(place, self.own.fitted)
@@ -280,6 +289,18 @@ class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
 
     def same(self, examples: Examples, inputs: list[Molecule]) -> Sequence[object]:
         return [identity(text) for text in examples.inputs["smiles"]]
+
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        return {
+            "kind": "molecules",
+            "unit": "molecule",
+            "input": "a table with a column of SMILES, or a .txt file with a SMILES in each line",
+            "columns": list(ATOM_FEATURES),
+            "edge_columns": list(BOND_FEATURES) if self.bonds else [],
+            "both_ways": True,
+            "parallel": "keep",
+            "found": dict(own.given.found),
+        }
 
     def task(self, settled: Settled, inputs: list[Molecule]) -> OwnMolecules:
         members, x, e = zip(*inputs, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +19,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row
 from edgewise.tasks.core.task import Device, Pattern, given, lay
-from edgewise.tasks.text.tokenization import HOLE, MASK, NO_TEXT, SPECIAL, Level, Tokenizer, with_masks
+from edgewise.tasks.text.tokenization import HOLE, MASK, NO_TEXT, Level, Tokenizer, for_library, with_masks
 from edgewise.tasks.text.translation import Manner, Pair, Translation, multi30k, multi30k_files, read_language
 
 STOPS = (".", "!", "?")
@@ -82,6 +81,9 @@ class Denoising(Translation):
         """A text, damaged anew in training, and by the same damage each time to validate and to test."""
         tokens = pair[1][1:-1].tolist()
         return self._source(self.noise(tokens, self.stops, generator, self.tokenizer.mask)), pair[1]
+
+    def preprocessing(self) -> dict[str, Any]:
+        return for_library(self.tokenizer, ("end",), self.manner.lowercase)
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """Nothing beside the loss."""
@@ -356,8 +358,7 @@ class MaskedTokens(Classification):
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
-        special = {"first": SPECIAL, "begin": self.tokenizer.begin, "end": self.tokenizer.end, "mask": self.mask}
-        return {"tokenizer": json.loads(self.tokenizer.to_json()) | special}
+        return for_library(self.tokenizer)
 
     @property
     def typical(self) -> str:

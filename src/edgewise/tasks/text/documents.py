@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.text.denoising import Denoising, MaskedTokens, Noise, text_graph
 from edgewise.tasks.text.language import SHAKESPEARE, read_text
-from edgewise.tasks.text.tokenization import HOLE, KeepsTokenizer, Tokenizer, learn_tokenizer, with_masks
+from edgewise.tasks.text.tokenization import HOLE, KeepsTokenizer, Tokenizer, for_library, learn_tokenizer, with_masks
 from edgewise.tasks.text.translation import Manner, multi30k_files, read_language
 
 Source = Literal["captions", "plays"]
@@ -296,8 +295,7 @@ class DocumentClassification(KeepsTokenizer, GraphClassification):
         return in_tokens(subject, self.member(request, pattern).x, self.tokenizer)
 
     def preprocessing(self) -> dict[str, Any]:
-        ends = {"begin": self.tokenizer.begin, "end": self.tokenizer.end, "lowercase": self.reading.lowercase}
-        return super().preprocessing() | {"tokenizer": json.loads(self.tokenizer.to_json()) | ends}
+        return super().preprocessing() | for_library(self.tokenizer, lowercase=self.reading.lowercase)
 
 
 def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:

@@ -27,7 +27,7 @@ from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Sectio
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row, last_attention, matrices
 from edgewise.tasks.core.task import Device, Pattern, without_future
-from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, keep_tokenizer, kept_tokenizer
+from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, for_library, keep_tokenizer, kept_tokenizer
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -226,7 +226,7 @@ class Text(Classification):
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
         if self.tokenizer is not None:
-            return {"tokenizer": json.loads(self.tokenizer.to_json())}
+            return for_library(self.tokenizer, ends=())
         return {"vocabulary": self.vocabulary, "token": "the place of a character in the vocabulary"}
 
     @property

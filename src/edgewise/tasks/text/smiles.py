@@ -1,6 +1,5 @@
 """Molecules as texts: masked characters of SMILES, and a measured property guessed from them; RDKit respells them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +17,7 @@ from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.graphs.molecules import parse, rdkit, read_each, read_table
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 from edgewise.tasks.text.denoising import MaskedTokens, framed, text_graph
-from edgewise.tasks.text.tokenization import SPECIAL, CharacterTokenizer, KeepsTokenizer, Tokenizer
+from edgewise.tasks.text.tokenization import CharacterTokenizer, KeepsTokenizer, Tokenizer, for_library
 
 # All characters of SMILES, so that every file of molecules has the same tokens.
 ALPHABET = "#$%()*+-./0123456789:=@ABCDEFGHIKLMNOPRSTUVWXYZ[\\]abcdefghiklmnoprstuvy"
@@ -89,9 +88,7 @@ class SmilesRegression(KeepsTokenizer, GraphRegression):
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"name": text})
 
     def preprocessing(self) -> dict[str, Any]:
-        frame = {"begin": self.tokenizer.begin, "end": self.tokenizer.end, "spelling": "canonical (RDKit)"}
-        content = json.loads(self.tokenizer.to_json()) | {"first": SPECIAL} | frame
-        return super().preprocessing() | {"tokenizer": content}
+        return super().preprocessing() | for_library(self.tokenizer) | {"spelling": "canonical (RDKit)"}
 
     @property
     def varies(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -14,6 +15,11 @@ BEGIN, END, MASK = 0, 1, 2  # tokens that no text contains
 SPECIAL = 3
 NO_TEXT = frozenset({BEGIN, END, MASK})
 HOLE = "<mask>"  # how a request writes MASK
+NAMED = {"<begin>": BEGIN, "<end>": END, HOLE: MASK}  # as the library names them
+EMPTY = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")) | {
+    "version": "1.0",
+    "added_tokens": [],
+}
 
 Level = Literal["bpe", "byte", "character"]
 
@@ -41,6 +47,9 @@ class Tokenizer(Protocol):
 
     def to_json(self) -> str:
         """Everything that `tokenizer_from_json` needs."""
+
+    def to_library(self) -> dict[str, Any]:
+        """The same as the library tokenizers reads it, each token with its number here."""
 
 
 def with_masks(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
@@ -78,6 +87,15 @@ class ByteTokenizer(OwnTokenizer):
     def to_json(self) -> str:
         return json.dumps({"level": "byte"})
 
+    def to_library(self) -> dict[str, Any]:
+        own = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that the library writes as themselves
+        others = [byte for byte in range(256) if byte not in own]
+        vocabulary = {chr(byte): SPECIAL + byte for byte in own}
+        vocabulary |= {chr(256 + number): SPECIAL + byte for number, byte in enumerate(others)}
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        model = {"type": "BPE", "vocab": NAMED | vocabulary, "merges": []}
+        return EMPTY | {"pre_tokenizer": level, "decoder": level, "model": model}
+
 
 class CharacterTokenizer(OwnTokenizer):
     """The characters of the texts it was made from; another one is a DataError with its position.
@@ -114,6 +132,11 @@ class CharacterTokenizer(OwnTokenizer):
 
     def to_json(self) -> str:
         return json.dumps({"level": "character", "characters": self.characters})
+
+    def to_library(self) -> dict[str, Any]:
+        each = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+        model = {"type": "WordLevel", "vocab": NAMED | self._numbers, "unk_token": "<unknown>"}
+        return EMPTY | {"pre_tokenizer": each, "decoder": {"type": "Fuse"}, "model": model}
 
 
 class BPETokenizer(OwnTokenizer):
@@ -160,6 +183,11 @@ class BPETokenizer(OwnTokenizer):
 
     def to_json(self) -> str:
         return json.dumps({"level": "bpe", "merges": json.loads(self._merges.to_str())}, ensure_ascii=False)
+
+    def to_library(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self._merges.to_str())
+        moved = {token: SPECIAL + number for token, number in content["model"]["vocab"].items()}
+        return content | {"model": content["model"] | {"vocab": NAMED | moved}}
 
 
 def learn_tokenizer(level: Level, texts: Sequence[str], size: int) -> Tokenizer:
@@ -259,6 +287,35 @@ class PretrainedTokenizer:
     def to_json(self) -> str:
         kept = {"level": "pretrained", "size": self.size, "special": self._special, "tokenizer": self._content}
         return json.dumps(kept, ensure_ascii=False)
+
+    def to_library(self) -> dict[str, Any]:
+        return self._content | {"truncation": None, "padding": None, "post_processor": None}
+
+
+def for_library(
+    tokenizer: Tokenizer, ends: Sequence[str] = ("begin", "end"), lowercase: bool = False
+) -> dict[str, Any]:
+    """What belongs to a text model beside it: the tokenizer as the library tokenizers reads it, and the tokens that no
+    text contains.
+
+    Symbols     ends = which of "begin" and "end" a text has
+    """
+    made, special = tokenizer.to_library(), {"begin": tokenizer.begin, "end": tokenizer.end}
+    with suppress(DataError):  # of a model that was trained without
+        special["mask"] = tokenizer.mask
+    pieces = {name: {"SpecialToken": {"id": f"<{name}>", "type_id": 0}} for name in ends}
+    first = [
+        *filter(None, [pieces.get("begin")]),
+        {"Sequence": {"id": "A", "type_id": 0}},
+        *filter(None, [pieces.get("end")]),
+    ]
+    named = {f"<{name}>": {"id": f"<{name}>", "ids": [special[name]], "tokens": [f"<{name}>"]} for name in ends}
+    frame = {"type": "TemplateProcessing", "single": first, "pair": [*first, {"Sequence": {"id": "B", "type_id": 0}}]}
+    made |= {"post_processor": frame | {"special_tokens": named} if ends else None}
+    if lowercase:
+        parts = [{"type": "Lowercase"}, *filter(None, [made["normalizer"]])]
+        made |= {"normalizer": {"type": "Sequence", "normalizers": parts}}
+    return {"tokenizer": made, "special": special}
 
 
 def keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:

@@ -22,7 +22,7 @@ from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Device, Pattern
-from edgewise.tasks.text.tokenization import KeepsTokenizer, Level, Tokenizer, learn_tokenizer
+from edgewise.tasks.text.tokenization import KeepsTokenizer, Level, Tokenizer, for_library, learn_tokenizer
 
 MAX_BYTES = 1 << 25
 SHOWN = 8  # sentences in a report
@@ -203,6 +203,16 @@ class Translation(KeepsTokenizer, Classification):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         ((text, score),) = self.translate(model, [self._sentence(request)], pattern, device)
         return {"source": request, "translation": text, "score": score}
+
+    def preprocessing(self) -> dict[str, Any]:
+        rows = {
+            "kind": "pairs",
+            "input": "a .txt file with a sentence to translate in each line, or a table of them",
+            "lowercase": self.manner.lowercase,
+            "beam": self.manner.beam,
+            "penalty": self.manner.penalty,
+        }
+        return for_library(self.tokenizer, ("end",), self.manner.lowercase) | {"rows": rows}
 
     def _sentence(self, request: str) -> str:
         source = request.strip().lower() if self.manner.lowercase else request.strip()
