@@ -12,7 +12,9 @@ from edgewise.training.runs import Moved as Moved
 from edgewise.training.runs import Result as Result
 from edgewise.training.runs import assemble as assemble
 from edgewise.training.runs import begin as begin
+from edgewise.training.runs import check_metric as check_metric
 from edgewise.training.runs import evaluate as evaluate
+from edgewise.training.runs import examined as examined
 from edgewise.training.runs import finished as finished
 from edgewise.training.runs import load_run as load_run
 from edgewise.training.runs import read_config as read_config

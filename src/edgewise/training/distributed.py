@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -46,6 +46,7 @@ from edgewise.training.ranks import (
 )
 from edgewise.training.settings import Sharing
 
+T = TypeVar("T")
 # What gloo and NCCL say where the other end of a connection is gone.
 GONE = "connection (was )?(closed|reset|refused)|closed by peer|reset by peer|remote process exited"
 LOST = re.compile(GONE, re.IGNORECASE)
@@ -163,6 +164,14 @@ class World:
         names = self.share(list(sums))
         mine = torch.tensor([float(sums.get(name, 0)) for name in names], dtype=torch.float64, device=self.device)
         return dict(zip(names, self.sum(mine).tolist(), strict=True))
+
+    def gathered(self, mine: T) -> list[T]:
+        """What each rank has, on all ranks."""
+        if self.size == 1:
+            return [mine]
+        each: list[Any] = [None] * self.size
+        dist.all_gather_object(each, mine)
+        return each
 
     def align(self, model: nn.Module) -> None:
         """Give every rank what the first one's batch norms have seen."""

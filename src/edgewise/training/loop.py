@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from copy import copy
 from math import isfinite
 from operator import is_not
 from pathlib import Path
@@ -19,6 +20,7 @@ from edgewise.files import path_of
 from edgewise.models.signature import evaluating
 from edgewise.tasks.core.abilities import Measures
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.measures import Answers, measures
 from edgewise.tasks.core.task import Parts, Task, figure
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
@@ -39,7 +41,18 @@ from edgewise.training.optimizers.descent import (
 from edgewise.training.optimizers.newton import Newton
 from edgewise.training.optimizers.schedules import SCHEDULES
 from edgewise.training.pretrained import settled
-from edgewise.training.runs import Moved, Result, assemble, begin, create, evaluate, finished, read_config, refuse_used
+from edgewise.training.runs import (
+    Moved,
+    Result,
+    assemble,
+    begin,
+    create,
+    examined,
+    finished,
+    measure_by,
+    read_config,
+    refuse_used,
+)
 from edgewise.training.seeds import mix, repeatable, seed
 from edgewise.training.settings import RunConfig, idle
 
@@ -115,6 +128,9 @@ class Trainer:
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run)
+        if made and config.evaluation.metric:
+            self.task = copy(self.task)
+            measure_by(self.task, config.evaluation.metric)
         self.config = sized(config, self.task)
         self.settings = self.config.train
         self.said = [] if self.config == config else [length(self.config, self.task)]
@@ -305,10 +321,14 @@ class Trainer:
 
     def scores(self, split: Split) -> dict[str, float]:
         """The task's scores over a split."""
+        return self.examined(split)[0]
+
+    def examined(self, split: Split, whole: bool = False) -> tuple[dict[str, float], list[Answers]]:
+        """These scores, and what the model said, if it is wanted."""
         self.world.align(self.model)
         size, pattern = self.config.evaluation_batch, self.config.graph
         try:
-            return evaluate(self.model, self.task, split, size, pattern, self.world)
+            return examined(self.model, self.task, split, size, pattern, self.world, whole)
         except NonFiniteError as error:
             raise NonFiniteError(f"{error} after step {self.step}") from error
 
@@ -394,9 +414,11 @@ class Trainer:
         reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
         return self.world.once(lambda: self._last_record(reached))
 
-    def tested(self) -> dict[str, dict[str, float]]:
-        """The scores over the test split, where there is one."""
-        return {"test": self.scores("test")} if self.task.has_test else {}
+    def tested(self) -> dict[str, Any]:
+        """The scores over the test split, if there is one; and all measures of it, or else of the validation data."""
+        split: Split = "test" if self.task.has_test else "valid"
+        scores, answers = self.examined(split, whole=True)
+        return ({split: scores} if split == "test" else {}) | ({"measures": measures(answers)} if answers else {})
 
     @property
     def step_seconds(self) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from edgewise.configuration import Choice, OneOf, read_yaml
 from edgewise.data.record import DATA, listed
 from edgewise.data.splits import Split
-from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind
+from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind, nearest
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import shown
@@ -23,9 +23,10 @@ from edgewise.models import MODELS
 from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.abilities import Judges, Keeps, Recalls
+from edgewise.tasks.core.abilities import Judges, Keeps, Measured, Recalls
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure
+from edgewise.tasks.core.measures import MEASURES, MOST, Answers, joined, measures
+from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
@@ -240,6 +241,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
         if folder and isinstance(task, Recalls):
             task.recall(Path(folder))
+    measure_by(task, config.evaluation.metric)
     settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     chosen = settings(**config.model.options)
@@ -251,6 +253,31 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
             if name.replace(".parametrizations.weight.original", ".weight") not in taken:
                 parameter.requires_grad_(True)
     return task, built
+
+
+def measure_by(task: Task, metric: str) -> None:
+    """Let a measure choose a task's weights and be reported; empty: what the task says.
+
+    Errors      ConfigError for a name of no measure
+    """
+    if metric:
+        name, space, target = metric.strip().partition(" ")
+        metric = name.lower().replace("-", "_") + space + target
+        task.by_measure = metric != task.metric
+        try:
+            task.metric, task.maximise = metric, larger_is_better(name, type(task).__name__)
+        except ConfigError as error:
+            raise ConfigError(f"no measure is called {metric!r}{nearest(name, MEASURES) or f': {error}'}") from error
+
+
+def check_metric(task: Task, outputs: Any, batch: Batch) -> None:
+    """Refuse a metric that a batch's outputs have no figure for, as a ConfigError that lists those that there are."""
+    if task.by_measure and not isinstance(task, Judges):
+        sums = dict(_sums(task, outputs, batch))
+        count = float(sums.pop("count")) or 1.0
+        own = task.finish({name: float(value) / count for name, value in sums.items()})
+        answers = task.answers(outputs, batch) if isinstance(task, Measured) else []
+        figure(own | dict.fromkeys(measures(answers, intervals=False), 0.0), task.metric, task)
 
 
 def begin(model: nn.Module, config: RunConfig, shown: bool = False) -> None:
@@ -295,7 +322,21 @@ def evaluate(
     pattern: Pattern = None,
     on: torch.device | str | World = "cpu",
 ) -> dict[str, float]:
-    """The task's scores over a whole split, `size` examples at a time, in the weights' own precision.
+    """The task's scores over a whole split, as `examined` has them."""
+    return examined(model, task, split, size, pattern, on)[0]
+
+
+def examined(
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    size: int,
+    pattern: Pattern = None,
+    on: torch.device | str | World = "cpu",
+    whole: bool = False,
+) -> tuple[dict[str, float], list[Answers]]:
+    """The task's scores over a whole split, `size` examples at a time, in the weights' own precision; and what the
+    model said, if `whole` or if the metric is a measure of it.
 
     Of several ranks, which all call it, each reads its share, and all have the scores. Afterwards the
     mode of each part of the model and PyTorch's random numbers are what they were before, an error or not.
@@ -306,6 +347,8 @@ def evaluate(
     world = on if isinstance(on, World) else World(torch.device(on))
     device = world.device
     sums: dict[str, Any] = {}
+    said: list[list[Answers]] = []
+    room = MOST if isinstance(task, Measured) and (whole or task.by_measure) else 0
     with torch.no_grad(), torch.random.fork_rng([device] if device.type == "cuda" else []), evaluating(model):
         seed(0, device)
         for batch, counts in world.own(task.batches(split, size, pattern)):
@@ -314,7 +357,11 @@ def evaluate(
                 outputs = model(*here.inputs)
             for name, value in _sums(task, outputs, here).items() if counts else ():
                 sums[name] = sums.get(name, 0) + value
+            if room > 0 and counts and isinstance(task, Measured):
+                said.append(task.answers(outputs, here))
+                room -= sum(one.cells for one in said[-1])
         sums = world.total(sums)
+        answers = joined([part for some in world.gathered(said if room > 0 else []) for part in some])
         judge = partial(task.judge, model, split, pattern, device) if isinstance(task, Judges) else dict
         judged = world.judged(model, judge)
     count = float(sums.pop("count", 0))
@@ -322,11 +369,18 @@ def evaluate(
         raise DataError(f"the task {task.name!r} has no examples in its {split} split")
     means = {name: float(value) / count for name, value in sums.items()}
     scores = _named(task, "finish", task.finish(means)) | _named(task, "judge", judged)
+    if task.by_measure:
+        found = {name: row["value"] for name, row in measures(answers, intervals=False).items()}
+        if found.get(task.metric, 0.0) is None:
+            raise DataError(
+                f"{task.metric} of {task.name}'s {split} split is undefined: it needs examples of both kinds"
+            )
+        scores |= {name: value for name, value in found.items() if value is not None and name not in scores}
     figure(scores, task.metric, task)
     for name, value in scores.items():
         if not isfinite(value):
             raise NonFiniteError(f"the {split} {name} is {value}")
-    return scores
+    return scores, answers
 
 
 def _named(task: Task, method: str, scores: Any) -> dict[str, float]:

@@ -111,6 +111,8 @@ class EvaluationSettings(Settings):
         batch: Examples of an evaluation's batch. 0: as many as `train.batch`.
         patience: Evaluations without an improvement after which training stops, or goes on from the best weights with a
             lower rate where the schedule is "plateau". 0: train all steps.
+        metric: The measure that chooses the weights, ends patience and is reported, such as roc_auc or mae; of several
+            targets "roc_auc" is the mean, "roc_auc toxic" that of one. Empty: the task's own.
         choose_by: Which validation score the best weights have: the task's metric, or the loss, which is less often the
             best by luck.
         simple: Seconds after which no further simple method is tried that stands beside the result where the data are
@@ -121,6 +123,7 @@ class EvaluationSettings(Settings):
     every: Natural = 100
     batch: Natural = 0
     patience: Natural = 0
+    metric: str = ""
     choose_by: Literal["metric", "loss"] = "metric"
     simple: NonNegative = 30.0
 

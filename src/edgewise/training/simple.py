@@ -93,7 +93,9 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200) -> Simple | No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a linear model that is not done, which is tried as it is
         for name, scores in _methods(task, size):
-            tried[name] = value = float(scores("valid")[metric])
+            if metric not in (found := scores("valid")):  # a ranking has no probabilities to measure
+                continue
+            tried[name] = value = float(found[metric])
             merit = value if task.maximise else -value
             if best is None or merit > best[0]:
                 best = merit, name, scores

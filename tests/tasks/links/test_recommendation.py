@@ -23,12 +23,17 @@ def task(k: int = 2) -> Recommendation:
 def test_lists_leave_out_what_was_chosen_before_and_scores_are_those_by_hand() -> None:
     likes = torch.tensor([[9.0, 8, 7, 2, 3], [5, 9, 1, 2, 4], [0, 0, 0, 0, 0]]).double()
     valid = task().scored(lambda some: likes[some], "valid")
-    assert valid == {"recall@2": 1.0, "ndcg@2": 1.0}  # without a and b, c is Ann's first; without b, a is Bob's
+    assert valid == {
+        "recall@2": 1.0,
+        "ndcg@2": 1.0,
+        "mrr@2": 1.0,
+    }  # without a and b, c is Ann's first; without b, a is Bob's
     found = task().scored(lambda some: likes[some], "test")
     log = torch.log2(torch.tensor([2.0, 3.0], dtype=torch.float64))
     ann, bob = (1, 1 / log[1]), (1 / 2, (1 / log[0]) / (1 / log[0] + 1 / log[1]))  # Ann: e, d; Bob: e, d, c
     assert found["recall@2"] == pytest.approx((ann[0] + bob[0]) / 2)
     assert found["ndcg@2"] == pytest.approx(float(ann[1] + bob[1]) / 2)
+    assert found["mrr@2"] == pytest.approx((1 / 2 + 1) / 2)
     popular = task().popularity()
     assert popular["recall@2"] == pytest.approx((1 + 0) / 2)  # Ann's is d, before e; Bob's d comes before c and e
 

@@ -10,8 +10,9 @@ import edgewise
 from data.test_graph import write
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
+from edgewise.tasks.core.measures import measures
 from edgewise.tasks.core.task import Parts
-from edgewise.training import Choice, RunConfig, TrainSettings, train
+from edgewise.training import Choice, RunConfig, TrainSettings, examined, train
 
 PEOPLE = 40
 
@@ -70,8 +71,9 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
     explained, _, what = subject.explained(trained.model)
     assert what == "age" and explained.value == pytest.approx(second["age"]["value"], rel=1e-5)
     assert explained.node == 1 and subject.names[1] == "p1"
-    quality = trained.task.quality(trained.model, "test", 9, None, "cpu")["targets"]
-    assert set(quality) == {"age", "party"} and quality["age"]["worst"][0]["example"].startswith("p")
+    scores, answers = examined(trained.model, trained.task, "test", 9, whole=True)
+    found = measures(answers)
+    assert found["rmse age"]["value"] == pytest.approx(scores["rmse age"]) and "roc_auc party" in found
     titles = [drawing for section in trained.task.draw(trained.model, None, {}) for drawing in section.make()]
     assert "in fifths of the nodes" in titles[0].caption
     new = tmp_path / "new"

@@ -11,6 +11,7 @@ from edgewise.data.columns import Target
 from edgewise.errors import ConfigError
 from edgewise.graphs import complete
 from edgewise.layers import GCN
+from edgewise.tasks.core.measures import quality
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.own.several import GappedBatch, Several
 
@@ -61,9 +62,11 @@ def test_predictions_and_their_quality_are_by_target() -> None:
     assert made["kind"]["class"] == "c" and made["kind"]["label"] is None
     assert list(made["kind"]["probabilities"]) == ["a", "b", "c"]
     assert made["mass"] == {"value": 6.0, "measured": 4.0}
-    quality = BOTH.quality(O, Y, ["x", "y", "z"])["targets"]
-    assert quality["kind"]["classes"]["c"]["count"] == 1 and quality["kind"]["classes"]["b"]["count"] == 0
-    assert [one["example"] for one in quality["mass"]["worst"]] == ["x", "y"]
+    made = quality(BOTH.answers(O, Y), "xyz".__getitem__)
+    assert made["measures"]["rmse mass"]["value"] == pytest.approx(1.0)
+    own = made["targets"]
+    assert own["kind"]["classes"]["c"]["count"] == 1 and own["kind"]["classes"]["b"]["count"] == 0
+    assert [one["example"] for one in own["mass"]["worst"]] == ["x", "y"]
 
 
 def test_each_target_is_explained_by_its_name_and_in_its_unit() -> None:

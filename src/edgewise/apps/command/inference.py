@@ -21,7 +21,8 @@ from edgewise.deployment.exporting import place_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, write_file
 from edgewise.tasks import Split
-from edgewise.tasks.core.abilities import Details, Generates, Sampling, predicting
+from edgewise.tasks.core import measures
+from edgewise.tasks.core.abilities import Generates, Sampling, predicting
 from edgewise.tasks.core.drawing import Output
 from edgewise.training import LoadedRun, Moved
 from edgewise.training.journal import say
@@ -32,20 +33,21 @@ SHOWN = 40  # classes that are printed
 
 def evaluate(run: str, accept: bool, data: Moved) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
-    the last of them also each class and the calibration, or the largest errors. The run has them in evaluation.json, if
-    it can be written."""
+    the last of them also every measure with its interval, each class, or the largest errors. The run has them in
+    evaluation.json, if it can be written."""
     loaded = training.load_run(Path(run), accept=accept, folder=data)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
     for split in splits:
-        scores = training.evaluate(loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded))
+        scores, answers = training.examined(
+            loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded), whole=split == splits[-1]
+        )
         result[split] = scores
         print(f"{split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
-    quality: dict[str, Any] = {}
-    if isinstance(loaded.task, Details):
-        quality = loaded.task.quality(loaded.model, splits[-1], size, loaded.pattern, device_of(loaded))
-    if quality:
+    if answers:
+        numbers: Any = loaded.task.splits[splits[-1]]
+        quality = measures.quality(answers, lambda row: predicting(loaded.task).name_of(int(numbers[row])))
         print("\n".join(in_words(quality)))
         result["quality"] = quality
     kept = json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
@@ -57,11 +59,15 @@ def evaluate(run: str, accept: bool, data: Moved) -> dict[str, Any]:
 
 
 def in_words(quality: dict[str, Any]) -> Iterator[str]:
-    """The lines in which precision, recall and calibration, or the largest errors, are printed, target by target."""
+    """The lines in which the measures, each class, or the largest errors are printed, target by target."""
+    if "measures" in quality:
+        heads = ("measure", "value", "95 % of a bootstrap")
+        rows = [dict(zip(heads, row, strict=True)) for row in measures.in_rows(quality["measures"])]
+        yield columns(rows, heads=True)
     for name, one in quality.get("targets", {}).items():
         yield f"{name}:"
         yield from in_words(one)
-    if "targets" in quality:
+    if not {"worst", "classes"} & {*quality}:
         return
     if "worst" in quality:
         rows = [{name: number_of(value) for name, value in one.items()} for one in quality["worst"]]
@@ -72,7 +78,6 @@ def in_words(quality: dict[str, Any]) -> Iterator[str]:
     yield columns(rows, heads=True)
     if len(classes) > SHOWN:
         yield f"and {len(classes) - SHOWN} more classes in {EVALUATION}"
-    yield f"expected calibration error {quality['calibration']['error']:.3f}"
 
 
 def number_of(value: Any) -> str:

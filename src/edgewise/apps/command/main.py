@@ -39,14 +39,18 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
     return parser, made
 
 
+SHORT = {"--metric": "--evaluation.metric"}  # options of a recipe that have a name of their own
+
+
 def split_sections(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
     """Set aside every `--section.option value` and `--section name`; what is left is for argparse."""
     from edgewise.apps.recipes import SECTIONS
 
-    rest, sections = [], []
+    rest, sections = list[str](), list[tuple[str, str]]()
     words = iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
+        flag = SHORT.get(flag, flag)
         if not re.fullmatch(rf"--([^\s=]*\.[^\s=]*|{'|'.join(SECTIONS)})", flag):
             rest.append(word)
             continue

@@ -77,7 +77,8 @@ TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, 
 
 Every option of the recipe can be changed with --SECTION.OPTION VALUE, and an option of a choice by its path, such as
 --model.layer.heads 4. `edgewise train RECIPE --help` shows the options of that recipe with their values. Another
-choice, such as --graph causal or --optimizer sgd, starts from its own defaults."""
+choice, such as --graph causal or --optimizer sgd, starts from its own defaults. --metric roc_auc is short for
+--evaluation.metric: the measure that chooses the weights, ends patience and is reported."""
 
 
 def train(command: Parser) -> None:

@@ -149,7 +149,9 @@ def rehearse(config: RunConfig) -> Task:
         training.begin(model, config)
         batch = next(iter(task.batches("valid", 1, config.graph)))
         with torch.no_grad():
-            task.loss(model.eval()(*batch.inputs), batch)
+            outputs = model.eval()(*batch.inputs)
+            task.loss(outputs, batch)
+            training.check_metric(task, outputs, batch)
     except ValueError as error:  # EdgewiseError's kinds, and what PyTorch says of a number that cannot be
         raise ConfigError(*map(str, error.args)) from error
     return task

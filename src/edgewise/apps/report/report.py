@@ -20,7 +20,8 @@ from edgewise.apps.report.pages import Markup, element
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
-from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section
+from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section, TextTable
+from edgewise.tasks.core.measures import in_rows
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 from edgewise.training.simple import Simple, beside
 
@@ -80,6 +81,7 @@ class RunPage:
         task = self.loaded.task
         return [
             Section("Training", lambda: training_curves(self.records, ("loss", *(task.curves or (task.metric,))))),
+            Section("Measures", lambda: measured(self.records)),
             *self.drawn(),
         ]
 
@@ -213,6 +215,12 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
     caption = "" if best is None else MARK
     drawn = [panel for panel in panels if panel.curves]
     return [Drawing("curves", Curves(drawn, best), caption)] if drawn else []
+
+
+def measured(records: Records) -> list[TextTable]:
+    """Every measure of the test data, or of the validation data where there are no others, with its interval."""
+    found = records[-1].get("measures") if records else None
+    return [TextTable(("measure", "value", "95 % of a bootstrap"), [*in_rows(found)])] if found else []
 
 
 def reproduction(page: RunPage) -> list[Markup]:

@@ -115,7 +115,7 @@ class Watched(Trainer):
         self.watch(self.step, self.best["valid"][self.task.metric])
         return evaluated
 
-    def tested(self) -> dict[str, dict[str, float]]:
+    def tested(self) -> dict[str, Any]:
         return {}
 
 

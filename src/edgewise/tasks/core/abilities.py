@@ -15,7 +15,9 @@ from edgewise.data.record import Settled
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured, only_row
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, Task
 
@@ -159,11 +161,11 @@ class Judges(Protocol):
 
 
 @runtime_checkable
-class Details(Protocol):
-    """Says more of a split's predictions than scores: each class, the calibration, the largest errors."""
+class Measured(Protocol):
+    """Says what its outputs mean, so that every measure of them follows (`edgewise.tasks.core.measures`)."""
 
-    def quality(self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: Device) -> dict[str, Any]:
-        """How good they are, as JSON can hold it, of a model in evaluation mode; empty where nothing is known."""
+    def answers(self, outputs: Any, batch: Batch) -> list[Answers]:
+        """What a batch's outputs say beside what is known, of each target; empty where there is nothing to measure."""
 
 
 @runtime_checkable

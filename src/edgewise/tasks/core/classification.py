@@ -1,8 +1,8 @@
 """Tasks that choose one class per output, or whose outputs are values: of nodes, images, graphs, or the next token."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf
+from math import exp, inf
 from typing import Any, Literal
 
 import torch
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.columns import scale_of
-from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError, ShapeError
 from edgewise.layers import probabilities
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Confusion, Drawing, Section
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Device, Pattern
+from edgewise.tasks.core.task import Pattern
 
 
 def cross_entropy(
@@ -94,16 +94,12 @@ class Classification(Predicts):
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return classification_score(outputs, batch, self.objective)
 
-    @torch.no_grad()
-    def quality(self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: Device) -> dict[str, Any]:
-        """Precision, recall and F1 of each class, and how far the probabilities can be trusted."""
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """The probabilities of the classes, where these have names."""
         if not self.classes:
-            return {}
-        quality = Quality(self.classes)
-        for batch in self.batches(split, size, pattern):
-            here = batch.to(device)
-            quality.add(self.objective.probabilities(here.read(model(*here.inputs)).cpu()), batch.target.reshape(-1))
-        return quality.to_plain()
+            return []
+        p = self.objective.probabilities(batch.read(outputs.detach()).float())
+        return [Answers(p.cpu(), batch.target.reshape(-1).cpu(), tuple(self.classes))]
 
     def preprocessing(self) -> dict[str, Any]:
         return {"classes": list(self.classes)} if self.classes else {}
@@ -144,75 +140,15 @@ def classification_score(outputs: Tensor, batch: Batch, objective: Objective = P
     }
 
 
+def with_perplexity(means: dict[str, float]) -> dict[str, float]:
+    """Scores with e to the loss, which is a mean over tokens."""
+    return means | {"perplexity": exp(min(means["loss"], 700.0))}
+
+
 def class_probabilities(outputs: Tensor, classes: tuple[str, ...], objective: Objective = PLAIN) -> dict[str, float]:
     """Each class with its probability, the likeliest first."""
     p = objective.probabilities(outputs.double())
     return {classes[c]: p[c].item() for c in p.argsort(descending=True, stable=True).tolist()}
-
-
-BINS = 10  # of equal width, from 0 to 1
-WORST = 10
-
-
-class Quality:
-    """Precision, recall and calibration, added up over batches.
-
-    Equation    precision_c = n_cc / Σ_a n_ac, recall_c = n_cc / Σ_b n_cb, F1 their harmonic mean, n_ab the examples of
-                class a that were taken for b; expected calibration error Σ_k n_k/n |accuracy_k - confidence_k| over
-                bins k of the likeliest class's probability
-    Edge cases  a class that is never predicted has no precision, and one without examples no recall: None
-    Reference   Guo et al., "On calibration of modern neural networks", 2017 (the error)
-    """
-
-    def __init__(self, classes: Sequence[str]) -> None:
-        self.classes = classes
-        self.counts = torch.zeros(len(classes), len(classes), dtype=torch.int64)
-        self.bins = torch.zeros(3, BINS, dtype=torch.float64)  # examples, correct ones, confidence
-
-    def add(self, probabilities: Tensor, target: Tensor) -> None:
-        """Some examples: probabilities [M, classes], target [M]."""
-        confidence, predicted = probabilities.double().max(-1)
-        self.counts.index_put_((target, predicted), torch.ones_like(target), accumulate=True)
-        number = (confidence * BINS).long().clamp(max=BINS - 1)
-        here = torch.stack([torch.ones_like(confidence), (predicted == target).double(), confidence])
-        self.bins.index_add_(1, number, here)
-
-    def of_classes(self) -> dict[str, dict[str, Any]]:
-        """Each class's examples, precision, recall and F1."""
-        counts = self.counts
-        right, of_class, taken = (part.tolist() for part in (counts.diagonal(), counts.sum(1), counts.sum(0)))
-        table = {}
-        for name, hits, count, predicted in zip(self.classes, right, of_class, taken, strict=True):
-            both = count + predicted
-            figures = _ratio(hits, predicted), _ratio(hits, count), _ratio(2 * hits, both)
-            table[name] = {"count": count} | dict(zip(("precision", "recall", "f1"), figures, strict=True))
-        return table
-
-    def calibration(self) -> dict[str, Any]:
-        """The expected calibration error, and the bins that hold examples."""
-        total = float(self.bins[0].sum())
-        rows = [row for row in self.bins.T.tolist() if row[0]]
-        error = sum(abs(correct - confidence) for _, correct, confidence in rows) / max(total, 1.0)
-        made = [{"count": int(n), "confidence": sum_ / n, "accuracy": correct / n} for n, correct, sum_ in rows]
-        return {"error": error, "bins": made}
-
-    def to_plain(self) -> dict[str, Any]:
-        """Both, as JSON can hold them."""
-        return {"classes": self.of_classes(), "calibration": self.calibration()}
-
-
-def worst(predicted: Tensor, measured: Tensor) -> Iterator[tuple[int, float, float]]:
-    """The places of the largest errors, the largest first, with what was predicted and measured.
-
-    >>> list(worst(torch.tensor([1.0, 5.0]), torch.tensor([1.5, 2.0])))
-    [(1, 5.0, 2.0), (0, 1.0, 1.5)]
-    """
-    for place in (predicted - measured).abs().argsort(descending=True, stable=True)[:WORST].tolist():
-        yield place, float(predicted[place]), float(measured[place])
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 class Regression(Predicts):
@@ -246,21 +182,10 @@ class Regression(Predicts):
         """The root is taken of the mean over the whole split, not batch by batch."""
         return means | {"rmse": means["rmse"] ** 0.5}
 
-    @torch.no_grad()
-    def quality(self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: Device) -> dict[str, Any]:
-        """The examples with the largest errors, predicted and measured."""
-        pairs = []
-        for batch in self.batches(split, size, pattern):
-            here = batch.to(device)
-            values = self.mean + self.deviation * here.read(model(*here.inputs)).double().squeeze(-1).cpu()
-            pairs.append(torch.stack([values, batch.target.double().flatten()]))
-        predicted, measured = torch.cat(pairs, 1)
-        numbers: Any = self.splits[split]
-        made = [
-            {"example": self.name_of(int(numbers[place])), "predicted": value, "measured": known}
-            for place, value, known in worst(predicted, measured)
-        ]
-        return {"worst": made}
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """The values, in the unit of the data."""
+        values = self.mean + self.deviation * batch.read(outputs.detach()).double().squeeze(-1)
+        return [Answers(values.cpu(), batch.target.double().flatten().cpu())]
 
     def value(self, output: Tensor) -> float:
         """An output [1] in the unit of the data."""

@@ -117,6 +117,8 @@ class Task(ABC):
     signature: Signature
     metric: str
     """Which of the scores chooses the best checkpoint."""
+    by_measure: bool = False
+    """Whether the metric is a measure of its answers, and no score of its own."""
     has_test: bool = True
     """Whether there is a test split; without one, a run's result is its validation score."""
     splits: Mapping[Split, Sized] = MappingProxyType({})

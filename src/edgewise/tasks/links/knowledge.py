@@ -25,6 +25,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
 from edgewise.tasks.links.queries import Queries
@@ -236,6 +237,12 @@ class KnowledgeGraph(Predicts):
         sums = {"loss": losses.sum(), "mrr": (1 / ranks).sum()}
         sums |= {f"hits@{k}": (ranks <= k).double().sum() for k in (1, 10)}
         return sums | {"count": torch.tensor(float(len(ranks)), dtype=torch.float64, device=ranks.device)}
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """How high each query's answer ranks."""
+        scores_of = partial(self.scores_of, outputs.detach().double())
+        ranks, _ = self._ranks(scores_of, batch_of(QueryBatch, batch).queries, batch.target)
+        return [Answers(figures={"mrr": 1 / ranks.cpu()} | {f"hits@{k}": ranks.cpu() <= k for k in (1, 3, 10)})]
 
     def _ranks(self, scores_of: Callable[[Tensor], Tensor], queries: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """The filtered rank of what each query seeks, and its cross-entropy, some queries at a time."""

@@ -19,6 +19,7 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, batch_of, moved
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Parts, Pattern, given
 from edgewise.tasks.nodes.citation import citation
@@ -176,6 +177,15 @@ class LinkPrediction(Predicts):
         count = torch.tensor(float(batch.size), dtype=torch.float64, device=z.device)
         return {name: value * count for name, value in scores.items()} | {"count": count}
 
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """The probability of each pair's link; and of each link the place among the pairs without."""
+        z, linked = self.embeddings(outputs.detach()).double(), (batch.target > 0).cpu()
+        logits = inner_product(z, batch_of(PairBatch, batch).pairs).cpu()
+        ranks = ranks_of(logits[linked], logits[~linked])
+        p = torch.stack([(-logits).sigmoid(), logits.sigmoid()], -1)
+        figures = {"mrr": 1 / ranks} | {f"hits@{k}": ranks <= k for k in (1, 10, 20)}
+        return [Answers(p, linked, ("no link", "link")), Answers(figures=figures)]
+
     def simple(self) -> Iterator[tuple[str, Callable[[Split], dict[str, float]]]]:
         """Rankings of pairs by their neighbours in the training graph."""
         edges = self.cut.graph.to_scipy()
@@ -248,6 +258,11 @@ def target_of(links: Tensor, none: Tensor) -> Tensor:
     return torch.cat([torch.ones(links.shape[1]), torch.zeros(none.shape[1])])
 
 
+def ranks_of(links: Tensor, none: Tensor) -> Tensor:
+    """The place of each link's score among those of pairs without a link, from 1; equal ones come first."""
+    return 1 + len(none) - torch.searchsorted(none.sort().values, links, right=False).double()
+
+
 def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor]:
     """How well scores distinguish links from pairs without a link.
 
@@ -266,7 +281,7 @@ def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor
     up_to = torch.searchsorted(ascending, links, right=True)
     higher = len(none) - below  # or as high
     links_up = len(links) - torch.searchsorted(links.sort().values, links, right=False)
-    ranks = 1 + higher.double()
+    ranks = ranks_of(links, none)
     return {
         "auc": (below + up_to).double().mean() / (2 * len(none)),
         "ap": (links_up / (links_up + higher).double()).mean(),

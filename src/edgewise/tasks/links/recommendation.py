@@ -25,6 +25,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.drawing import Section, TextTable
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
 from edgewise.tasks.links.queries import Queries
@@ -82,15 +83,16 @@ def latest(user: Tensor, time: Tensor, draw: torch.Generator, share: float = 0.1
 
 
 def ranking(ranks: Tensor, of: Tensor, users: int, k: int) -> dict[str, Tensor]:
-    """How many of what users chose are near the top of their lists: sums over the users.
+    """How many of what users chose are near the top of their lists: of each user.
 
     Equation    recall@k = hits / min(k, chosen)
                 NDCG@k = Σ_hits 1 / log₂(1 + rank) / Σ_{n = 1..min(k, chosen)} 1 / log₂(1 + n)
+                MRR@k = 1 / the first hit's rank, 0 without a hit
     Symbols     ranks [M] from 1, of [M] = the user of each
 
-    >>> sums = ranking(torch.tensor([1, 3]), torch.tensor([0, 0]), 1, 2)
-    >>> {name: round(value.item(), 3) for name, value in sums.items()}
-    {'recall@2': 0.5, 'ndcg@2': 0.613}
+    >>> found = ranking(torch.tensor([1, 3]), torch.tensor([0, 0]), 1, 2)
+    >>> {name: round(value.item(), 3) for name, value in found.items()}
+    {'recall@2': 0.5, 'ndcg@2': 0.613, 'mrr@2': 1.0}
     """
     hit = (ranks <= k).double()
     chosen = torch.bincount(of, minlength=users)
@@ -99,7 +101,8 @@ def ranking(ranks: Tensor, of: Tensor, users: int, k: int) -> dict[str, Tensor]:
     zeros = torch.zeros(users, dtype=torch.float64, device=ranks.device)
     hits = zeros.index_add(0, of, hit) / chosen.clamp(min=1, max=k)
     gained = zeros.index_add(0, of, hit / torch.log2(1 + ranks.double())) / best.clamp(min=1e-9)
-    return {f"recall@{k}": hits.sum(), f"ndcg@{k}": gained.sum()}
+    first = zeros.scatter_reduce(0, of, hit / ranks.double(), "amax")
+    return {f"recall@{k}": hits, f"ndcg@{k}": gained, f"mrr@{k}": first}
 
 
 class Recommendation(Predicts):
@@ -109,9 +112,9 @@ class Recommendation(Predicts):
     Symbols     the model's output = z [U + I, C], first the users, then the items; the graph has the training choices
                 as edges in both directions; j = drawn among all items, `negatives` for each choice
     Shapes      x = one-hot [U + I, U + I], sparse
-    Scores      recall@k, ndcg@k: means over the users of a split, whose other known choices are left out of their
-                lists: the training ones, and for the test also those that chose the weights; items that score the same
-                rank first
+    Scores      recall@k, ndcg@k, mrr@k: means over the users of a split, whose other known choices are left out of
+                their lists: the training ones, and for the test also those that chose the weights; items that score the
+                same rank first
     Differs     the paper draws j among items that the user has not chosen, and has a penalty on embeddings:
                 see `optimizer.weight_decay`
     Reference   Rendle et al., "BPR: Bayesian personalized ranking from implicit feedback", 2009; He et al., 2020
@@ -180,11 +183,20 @@ class Recommendation(Predicts):
     def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         batch, outputs = batch_of(ChoiceBatch, batch), outputs.detach().double()
         items = outputs[self.users :]
-        scores = self.ranked(lambda some: outputs[some] @ items.T, batch)
-        return scores | {"loss": self.loss(outputs, batch) * scores["count"]}
+        lists = self.ranked(lambda some: outputs[some] @ items.T, batch)
+        count = torch.tensor(float(len(next(iter(lists.values())))), dtype=torch.float64, device=outputs.device)
+        sums = {name: values.sum() for name, values in lists.items()}
+        return sums | {"count": count, "loss": self.loss(outputs, batch) * count}
+
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """How high what each user chose is in the list."""
+        outputs = outputs.detach().double()
+        items = outputs[self.users :]
+        lists = self.ranked(lambda some: outputs[some] @ items.T, batch_of(ChoiceBatch, batch))
+        return [Answers(figures={name: values.cpu() for name, values in lists.items()})]
 
     def ranked(self, scores_of: Callable[[Tensor], Tensor], batch: ChoiceBatch) -> dict[str, Tensor]:
-        """How high a split's choices are in its users' lists: sums over the users, and how many these are.
+        """How high a split's choices are in its users' lists, of each of the users that it has.
 
         Symbols     scores_of = how much some users [B] would like each item, [B, items], for float64
         """
@@ -198,8 +210,7 @@ class Recommendation(Predicts):
             for part in rows.split(max(1, SCORES // self.items)):
                 lists = scores[place[batch.users[part]]]
                 ranks[part] = (lists >= lists.gather(1, batch.target[part, None])).sum(1)
-        count = torch.tensor(float(len(users)), dtype=torch.float64, device=of.device)
-        return ranking(ranks, of, len(users), self.k) | {"count": count}
+        return ranking(ranks, of, len(users), self.k)
 
     def popularity(self, split: Split = "test") -> dict[str, float]:
         """What a list of the items that most users chose, the same for everyone, would score."""
@@ -221,8 +232,8 @@ class Recommendation(Predicts):
 
     def scored(self, scores_of: Callable[[Tensor], Tensor], split: Split = "test") -> dict[str, float]:
         """Mean scores of any lists."""
-        sums = self.ranked(scores_of, batch_of(ChoiceBatch, next(self.batches(split, 1))))
-        return {name: (value / sums["count"]).item() for name, value in sums.items() if name != "count"}
+        lists = self.ranked(scores_of, batch_of(ChoiceBatch, next(self.batches(split, 1))))
+        return {name: values.mean().item() for name, values in lists.items()}
 
     @torch.no_grad()
     def alone(self, model: nn.Module, pattern: Pattern) -> Alone:

@@ -13,7 +13,8 @@ from edgewise.data.columns import Labels, Target
 from edgewise.data.splits import Split
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, DisjointBatch
-from edgewise.tasks.core.classification import Quality, class_probabilities, of_value, worst
+from edgewise.tasks.core.classification import class_probabilities, of_value
+from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern
 
@@ -150,25 +151,13 @@ class Several:
             first += target.width
         return replace(whole, parts=parts) if len(parts) > 1 else parts[self.targets[0].name](whole)
 
-    def quality(self, outputs: Tensor, y: Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """Precision, recall and calibration of classes, the largest errors of numbers; of several targets each."""
-        made = {}
-        for number, (target, (mean, deviation), o, wanted) in enumerate(self.parts(outputs, y)):
-            rows = (~y[:, number].isnan()).nonzero()[:, 0].tolist()
-            if target.kind == "class":
-                quality = Quality(target.classes)
-                quality.add(o.double().softmax(-1), wanted.long())
-                own = quality.to_plain()
-            else:
-                largest = worst(mean + deviation * o[:, 0].double(), wanted.double())
-                own = {
-                    "worst": [
-                        {"example": names[rows[place]], "predicted": value, "measured": known}
-                        for place, value, known in largest
-                    ]
-                }
-            made[target.name] = own
-        return {"targets": made} if len(self.targets) > 1 else own
+    def answers(self, outputs: Tensor, y: Tensor) -> list[Answers]:
+        """Of each target the probabilities or the values, beside what is known."""
+        made, parts = [], outputs.detach().double().cpu().split([target.width for target in self.targets], -1)
+        for target, (mean, deviation), o, true in zip(self.targets, self.scales, parts, y.cpu().T, strict=True):
+            said = o.softmax(-1) if target.kind == "class" else mean + deviation * o[:, 0]
+            made.append(Answers(said, true, target.classes, target.name if len(self.targets) > 1 else ""))
+        return made
 
 
 def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first: int) -> Subject:
@@ -199,15 +188,6 @@ class SeveralTargets(Predicts):
         """A class, or a value in its own unit; of several targets each by its name."""
         return self.several.subject(super().subject(model, pattern, request))
 
-    @torch.no_grad()
-    def quality(
-        self, model: nn.Module, split: Split, size: int, pattern: Pattern, device: torch.device | str
-    ) -> dict[str, Any]:
-        """Precision, recall and calibration of classes, the largest errors of numbers, target by target."""
-        outputs, targets = [], []
-        for batch in self.batches(split, size, pattern):
-            here = batch.to(device)
-            outputs.append(here.read(model(*here.inputs)).cpu())
-            targets.append(batch.target)
-        names = [self.name_of(number) for number in self.splits[split].tolist()]
-        return self.several.quality(torch.cat(outputs), torch.cat(targets), names)
+    def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
+        """Those of each target, with gaps where it is unknown."""
+        return self.several.answers(batch.read(outputs), batch.target)

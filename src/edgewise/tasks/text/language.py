@@ -22,7 +22,7 @@ from edgewise.models.signature import LanguageModel, Tokens, language_model
 from edgewise.models.text.generation import generate
 from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.classification import Classification
+from edgewise.tasks.core.classification import Classification, with_perplexity
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row, last_attention, matrices
@@ -93,6 +93,9 @@ class Text(Classification):
         self.epoch_size = (len(train) - 1) // self.context
         self._parts = {"train": train, "valid": valid}
         self._windows = train.unfold(0, self.context + 1, 1)
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        return with_perplexity(means)
 
     @property
     def units(self) -> str:

@@ -17,7 +17,7 @@ from edgewise.graphs import EncoderDecoderGraph, Graph, complete
 from edgewise.models import Hypothesis, TokenPairs, translate
 from edgewise.models.text.generation import Translator
 from edgewise.tasks.core.batch import Batch, evenly
-from edgewise.tasks.core.classification import Classification, cross_entropy
+from edgewise.tasks.core.classification import Classification, cross_entropy, with_perplexity
 from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.subject import Subject, on_matrix
@@ -167,6 +167,9 @@ class Translation(KeepsTokenizer, Classification):
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return cross_entropy(batch.read(outputs), batch.target, smoothing=self.manner.smoothing)
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        return with_perplexity(means)
 
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
         """The BLEU of what the model writes for a split, and its length."""
