@@ -11,6 +11,7 @@ from edgewise.data import table as module
 from edgewise.data.table import (
     SHOWN,
     Called,
+    Problems,
     Table,
     find_table,
     find_tables,
@@ -126,8 +127,9 @@ def test_rows_of_another_length_are_all_named_but_not_without_end(tmp_path) -> N
     path = write(tmp_path, "a,b\n1,2\n" + "3\n" * 12 + "4,5\n")
     read = read_table(path, whole=False)
     assert read.numbers("a").tolist() == [1, 4] and read.at(1) == f"{path}: line 15"
-    assert read.problems[0] == f"{path}: line 3 does not have 2 columns" and len(read.problems) == SHOWN + 1
-    assert read.problems[-1] == "and 2 more such rows"
+    assert read.problems[0] == f"{path}: line 3 does not have 2 columns" and len(read.problems) == 12
+    told = Problems(read.problems).sentences()
+    assert len(told) == SHOWN + 1 and told[-1] == "and 2 more such rows"
     for reading in (read_table, lambda path: list(pieces(path))):
         with pytest.raises(DataError, match="line 3 does not have 2 columns"):
             reading(path)
@@ -187,3 +189,22 @@ def test_numbers_of_a_column_all_have_a_percent_sign_or_none(tmp_path, cells: li
         else:
             with pytest.raises(DataError, match=said):
                 [table.texts("a") for table in read()]
+
+
+def test_objects_of_json_in_lines_are_a_table(tmp_path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(
+        '{"id": 7, "age": 3}\n\n{"id": "b", "age": null, "on": true}\n{"id": "c", "age": 1.5, "list": [1]}\n'
+    )
+    read = read_table(path)
+    assert [*read.header] == names_in(path) == ["id", "age", "on", "list"] and read.at(1) == f"{path}: line 3"
+    assert read.texts("id") == ["7", "b", "c"] and read.texts("on") == ["", "true", ""]
+    assert read.values("age")[[0, 2]].tolist() == [3.0, 1.5] and read.texts("age")[1] == ""
+    with pytest.raises(DataError, match="the column 'list' holds lists or objects, not numbers or texts"):
+        read.texts("list")
+    with pytest.raises(DataError, match="'list' is in no line before line 4: name it in the first, if as null"):
+        list(pieces(path, rows=2))
+    path.write_text('{"a": 1}\n[2]\n{"a": 3}\n{"a": 4\n')
+    assert read_table(path, whole=False).values("a").tolist() == [1, 3]
+    with pytest.raises(DataError, match=r"line 2 is no object of JSON, as \{\"age\": 3\}\n.*line 4"):
+        read_table(path)

@@ -9,7 +9,8 @@ import pytest
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
 from edgewise.deployment import load
-from edgewise.deployment.rows import predict_file, read_inputs, replaces, writing
+from edgewise.deployment.inputs import read_inputs
+from edgewise.deployment.rows import predict_file, replaces, writing
 from edgewise.errors import ConfigError, DataError
 from edgewise.training import train
 
@@ -80,7 +81,7 @@ def test_a_parquet_table_has_the_same_columns(karate, tmp_path: Path) -> None:
         ("age,node\n1\n", "a.csv", "node", "line 2 does not have 2 columns"),
         ("input\n", "a.csv", None, "it has no inputs"),
         ("", "a.txt", None, "it has no inputs"),
-        ("3\n", "a.json", None, "inputs are in a file that ends with .csv, .tsv, .parquet, .txt"),
+        ("3\n", "a.xls", None, "inputs are in a file that ends with .csv, .tsv, .parquet, .jsonl, .json, .txt"),
         ("no table", "a.parquet", None, "a.parquet"),
     ],
 )
@@ -170,7 +171,9 @@ def test_inputs_are_read_in_whatever_way_their_file_is_written(encoding: str, tm
         table = tmp_path / ("a.tsv" if separator == "\t" else "a.csv")
         rows = "".join(f'{n}{separator}"{text}"\n' for n, text in enumerate(texts))
         table.write_text(f"# by hand\nid{separator}Satz\n{rows}", encoding=encoding)
-        assert list(read_inputs(table, "Satz")) == [(f"{table}: line {n + 3}", text) for n, text in enumerate(texts)]
+        assert [one[:2] for one in read_inputs(table, "Satz")] == [
+            (f"{table}: line {n + 3}", text) for n, text in enumerate(texts)
+        ]
     plain = tmp_path / "a.txt"
     plain.write_text("\n".join(texts), encoding=encoding)
-    assert [text for _, text in read_inputs(plain)] == texts
+    assert [one.request for one in read_inputs(plain)] == texts

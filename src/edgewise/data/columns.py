@@ -63,6 +63,15 @@ class Column:
         at = self.at
         return replace(self, values=self.values[rows], present=self.present[rows], at=lambda n: at(int(rows[n])))
 
+    def with_rows(self, later: Self) -> Self:
+        """Its rows, and after them those of a column of the same kind."""
+        levels = tuple(dict.fromkeys((*self.levels, *later.levels)))
+        values = later.values
+        if self.kind == "category":
+            values = np.array([*(levels.index(level) for level in later.levels), -1], dtype=np.int32)[values]
+        values, present = np.append(self.values, values), np.append(self.present, later.present)
+        return replace(self, values=values, present=present, levels=levels)
+
     def __str__(self) -> str:
         missing = int((~self.present).sum())
         gaps = f", missing in {missing:,} rows" if missing else ""

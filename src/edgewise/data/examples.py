@@ -112,8 +112,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
     table = read_table(path, whole=False)
     wrong, lower = Problems(table.problems), Called(path, table.header, asked.ignore)
-    columns = {meaning: _input(table, meaning, asked, lower) for meaning in asked.inputs}
-    named_by = _named_by(table, asked, lower, {*columns.values()})
+    columns, named_by = columns_of_inputs(table, asked)
     split = lower["split"] if asked.labelled and "split" in lower else ""
     taken = {*columns.values(), named_by, split, *asked.ignore}
     label = _labels(table, asked, lower, [name for name in table.header if name and name not in taken])
@@ -157,6 +156,13 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         at=where,
         header=table.header,
     )
+
+
+def columns_of_inputs(table: Table, asked: Asked) -> tuple[dict[str, str], str]:
+    """The columns of the inputs, by their meaning, and the one that names the examples, or nothing."""
+    lower = Called(table.path, table.header, asked.ignore)
+    columns = {meaning: _input(table, meaning, asked, lower) for meaning in asked.inputs}
+    return columns, _named_by(table, asked, lower, {*columns.values()})
 
 
 def _input(table: Table, meaning: str, asked: Asked, lower: Called) -> str:

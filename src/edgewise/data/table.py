@@ -1,8 +1,9 @@
-"""Tables: CSV files, cut into cells by Python's reader and held by polars, and Parquet files, decoded by polars."""
+"""Tables: CSV files, cut into cells by Python's reader and held by polars, Parquet files, and JSON in lines."""
 
 import codecs
 import csv
 import io
+import json
 import re
 from array import array
 from collections import Counter
@@ -295,7 +296,8 @@ MAX_LINE = 1 << 20  # characters
 PIECE = 1 << 16  # rows
 WIDE = 1 << 24  # characters, with which a piece ends before it has so many rows: 4 bytes each at most
 SHOWN = 10  # problems of a file in one message
-ENDINGS = (".csv", ".tsv", ".parquet")
+MOST = 1 << 16  # of them that are kept
+ENDINGS = (".csv", ".tsv", ".parquet", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -489,16 +491,16 @@ def stacked(tables: Sequence[Table], names: Iterable[str]) -> Table:
 
 
 class Problems:
-    """What is wrong with a file: the first ones in full, and how many there are."""
+    """What is wrong with a file, and how many there are; a message has the first ones in full."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self.first, self.count = list[str](), 0
+        self.first, self.count, self._told = list[str](), 0, 0
         self.extend(known)
 
     def add(self, problem: str) -> None:
         """Count a problem."""
         self.count += 1
-        if self.count <= SHOWN:
+        if self.count <= MOST:
             self.first.append(problem)
 
     def extend(self, problems: Iterable[str]) -> None:
@@ -508,8 +510,13 @@ class Problems:
 
     def sentences(self) -> tuple[str, ...]:
         """All of them, in at most `SHOWN` + 1 lines."""
-        more = self.count - len(self.first)
-        return (*self.first, f"and {more:,} more such rows") if more else tuple(self.first)
+        more = self.count - SHOWN
+        return (*self.first[:SHOWN], *([f"and {more:,} more such rows"] if more > 0 else []))
+
+    def taken(self) -> list[str]:
+        """Those that have come since the last call."""
+        before, self._told = self._told, len(self.first)
+        return self.first[before:]
 
 
 class Called(dict[str, str]):
@@ -602,17 +609,22 @@ def read_table(path: Path, needed: Sequence[str] = (), whole: bool = True) -> Ta
     content = read_bytes(path, MAX_BYTES)
     if path.suffix.lower() == ".parquet":
         table = Table(path, *read_parquet(path, content, _check))
+    elif path.suffix.lower() == ".jsonl":
+        (table,) = pieces_of_json(path, content, MAX_ROWS)
     else:
         table = _read_csv(path, content)
     table.need(needed)
     if whole and table.problems:
-        raise DataError(*table.problems)
+        raise DataError(*Problems(table.problems).sentences())
     return table
 
 
-def pieces(path: Path, needed: Sequence[str] = (), rows: int = PIECE) -> Iterator[Table]:
+def pieces(
+    path: Path, needed: Sequence[str] = (), rows: int = PIECE, problems: Problems | None = None
+) -> Iterator[Table]:
     """The rows of a file of any length, at most so many at a time; errors are those of `read_table`.
 
+    Symbols     problems = takes the rows of another length than the names; None: such a row is a DataError
     Errors      DataError, too, for a group of rows of a Parquet file that unpacks to more than `check_pages` allows
     Cost        memory of a few pieces and, of a Parquet file, of some groups of rows
     """
@@ -620,10 +632,12 @@ def pieces(path: Path, needed: Sequence[str] = (), rows: int = PIECE) -> Iterato
         with path.open("rb") as file:
             if path.suffix.lower() == ".parquet":
                 parts: Iterator[Table] = (Table(path, *part) for part in pieces_of_parquet(path, file, rows, _check))
+            elif path.suffix.lower() == ".jsonl":
+                parts = pieces_of_json(path, file, rows)
             else:
                 dialect = dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix)
                 file.seek(0)
-                parts = pieces_of_csv(path, file, rows, dialect)
+                parts = pieces_of_csv(path, file, rows, dialect, problems)
             for part in parts:
                 part.need(needed)
                 yield part
@@ -637,6 +651,8 @@ def names_in(path: Path) -> list[str]:
         with path.open("rb") as file:
             if path.suffix.lower() == ".parquet":
                 return names_of_parquet(path, file)
+            if path.suffix.lower() == ".jsonl":
+                return list(next(pieces_of_json(path, file, ROWS)).header)
             return list(dialect_of(file.read(BEGINNING), whole=False, ending=path.suffix).names)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
@@ -673,7 +689,7 @@ def _read_csv(path: Path, content: bytes) -> Table:
         lines.extend(part.rows[1])
         _check(path, part.header, count)
     columns = {name: polars.concat([part.columns[name] for part in parts], rechunk=True) for name in parts[0].columns}
-    return Table(path, parts[0].header, columns, ("line", lines), dialect, problems.sentences())
+    return Table(path, parts[0].header, columns, ("line", lines), dialect, tuple(problems.first))
 
 
 def pieces_of_csv(
@@ -727,6 +743,67 @@ def pieces_of_csv(
                 }
                 yield Table(path, names, columns, ("line", lines), dialect, percents=percents)
             first = False
+
+
+def pieces_of_json(path: Path, content: bytes | IO[bytes], rows: int) -> Iterator[Table]:
+    """At least one table, if only of no rows, of lines with an object of JSON each: a column for each of their names.
+
+    Errors      DataError for a line that holds no object, and for a later piece with a column that the first one lacks
+    """
+    lines = ((number, line) for number, line in enumerate(lines_of(path, content), start=1) if line.strip())
+    first = list[str]()
+    while True:
+        found, places, size, problems = list[dict[str, Any]](), array("q"), 0, Problems()
+        for number, line in islice(lines, rows):
+            made = object_in(line)
+            if made is None:
+                problems.add(f'{path}: line {number} is no object of JSON, as {{"age": 3}}')
+                continue
+            found.append(made)
+            places.append(number)
+            if (size := size + len(line)) > WIDE and rows < MAX_ROWS:
+                break
+        names = list(dict.fromkeys(name for row in found for name in row))
+        if first and not (found or problems.count):
+            return
+        if first and (later := [name for name in names if name not in first]):
+            raise DataError(
+                f"{path}: {later[0]!r} is in no line before line {places[0]}: name it in the first, if as null"
+            )
+        first = first or names
+        _check(path, first, len(found))
+        cells = {name: [row.get(name) for row in found] for name in first if name}
+        columns = {name: series_of(name, some) for name, some in cells.items()}
+        others = {name: "lists or objects" for name, column in columns.items() if column is None}
+        columns |= {name: series_of(name, [json.dumps(cell) for cell in cells[name]]) for name in others}
+        yield Table(path, first, columns, ("line", places), problems=tuple(problems.first), others=others)
+
+
+def object_in(text: str) -> dict[str, Any] | None:
+    """The object of JSON that a text is, or None; what stands for no number is null there.
+
+    >>> object_in('{"smiles": "CCO", "mass": NaN}'), object_in("CCO")
+    ({'smiles': 'CCO', 'mass': None}, None)
+    """
+    with suppress(ValueError, RecursionError):
+        made = json.loads(text, parse_constant=lambda _: None) if text.lstrip()[:1] == "{" else None
+        return made if isinstance(made, dict) else None
+    return None
+
+
+def series_of(name: str, cells: Sequence[Any]) -> Any:
+    """Values of JSON as polars' series: numbers where all are, else texts; None where some are lists or objects."""
+    import polars
+
+    kinds = {type(cell) for cell in cells} - {type(None)}
+    if kinds & {list, dict}:
+        return None
+    if kinds and kinds <= {int, float}:
+        small = all(abs(cell) < 1 << 53 for cell in cells if cell is not None)
+        if float in kinds or small:
+            return polars.Series(name, cells, polars.Float64 if float in kinds else polars.Int64, strict=False)
+    texts = [cell if cell is None or isinstance(cell, str) else json.dumps(cell) for cell in cells]
+    return polars.Series(name, texts, polars.String)
 
 
 def _check(path: Path, names: Sequence[str], rows: int = 0) -> None:

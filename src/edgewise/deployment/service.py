@@ -10,7 +10,7 @@ import inspect
 import json
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from edgewise import __version__
-from edgewise.deployment.rows import refused
+from edgewise.data.rows import as_text
+from edgewise.deployment.inputs import attempts
 from edgewise.deployment.trained import Trained
 from edgewise.errors import EdgewiseError, installing
 from edgewise.tasks.core.abilities import predicting
@@ -47,7 +48,13 @@ NAME = 255  # bytes of a file's name, which is what file systems take
 SHOWN = 400  # characters of an error: those that repeat a row have its beginning and its end
 FORM = 'a JSON object {"rows": [...]}'
 STATUS = {"json_invalid": 400, "too_long": 413, "string_too_long": 413}  # of pydantic's errors; others are 422
-KINDS = ("string_type", "int_type", "float_type", "model_type")  # of its errors: the row is of another kind
+KINDS = (
+    "string_type",
+    "int_type",
+    "float_type",
+    "model_type",
+    "dict_type",
+)  # of its errors: the row is of another kind
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON"},
     408: {"description": "The body did not come in time"},
@@ -106,10 +113,12 @@ def application(
     """
     limits, task, batches = limits or Limits(), predicting(trained.task), Batches(trained)
     reads = " ".join((inspect.getdoc(task.predict) or "").split("\n\n")[0].split())
+    reads += f" A new one is {task.form}." if task.form else ""
     reads += " A file travels in the request; paths are not read." if task.files else ""
     text = Annotated[str, Field(strict=True, max_length=limits.characters)]
     row: Any = text | StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
     row = row | File if task.files else row
+    row = row | dict[str, Any] if task.form else row
     rows = Annotated[list[row], Field(min_length=1, max_length=limits.rows, description=reads)]
     asked = create_model("Rows", __config__=ConfigDict(extra="forbid"), rows=(rows, ...))
     app = FastAPI(
@@ -132,6 +141,7 @@ def application(
         place, status = first["loc"][1:], STATUS.get(first["type"], 422)
         if place[:1] == ("rows",) and len(place) > 1:
             kinds = "a text or a number" + (', or {"file": NAME, "content": BASE64}' if task.files else "")
+            kinds += f", or {task.form}" if task.form else ""
             return complaint(status, f"row {place[1]} is not {kinds} ({first['msg']})")
         what = "" if place[:1] == ("rows",) else f"the body is not {FORM}: "
         return complaint(status, f"{what}{first['msg']} {first.get('ctx', {}).get('error', '')}".strip())
@@ -238,10 +248,10 @@ class BusyError(Exception):
 
 
 class RowError(Exception):
-    """A row that cannot be read, by its number in its request, and the reason."""
+    """The rows that cannot be read, by their numbers in their request, each with the reason."""
 
-    def __init__(self, row: int, reason: Exception) -> None:
-        super().__init__(f"row {row}: {reason}")
+    def __init__(self, wrong: Mapping[int, Exception]) -> None:
+        super().__init__("; ".join(f"row {row}: {reason}" for row, reason in wrong.items()))
 
 
 class Batches:
@@ -308,11 +318,12 @@ class Batches:
     def _reason(self, rows: Sequence[str], error: BaseException) -> Exception:
         if isinstance(error, EdgewiseError):
             try:
-                row = refused(self.trained, rows)
+                results = attempts(self.trained.predict, rows)
             except BaseException as other:
                 error = other
             else:
-                return error if row is None else RowError(*row)
+                wrong = {row: one for row, one in enumerate(results) if isinstance(one, EdgewiseError)}
+                return RowError(wrong) if wrong else error
         failure = RuntimeError(f"{type(error).__name__}: {error}")
         failure.__cause__ = error
         return failure
@@ -343,9 +354,9 @@ def as_texts(rows: list[Any], suffixes: tuple[str, ...]) -> Iterator[tuple[list[
         yield texts, folder
 
 
-def _text(number: int, row: str | float, suffixes: tuple[str, ...]) -> str:
-    text = str(row)
-    if suffixes and not EXAMPLE.fullmatch(text.strip()):
+def _text(number: int, row: str | float | dict[str, Any], suffixes: tuple[str, ...]) -> str:
+    text = as_text(row)
+    if suffixes and not isinstance(row, dict) and not EXAMPLE.fullmatch(text.strip()):
         right = '{"file": NAME, "content": BASE64}, or name an example as in "test:7"'
         raise HTTPException(422, f"row {number}: files of this machine are not read: send {right}")
     return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -11,11 +11,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from edgewise.errors import ConfigError, a_kind
+from edgewise.data.rows import as_text
+from edgewise.data.table import Problems
+from edgewise.deployment.inputs import attempts, in_order, is_file_of_inputs, is_whole, read_inputs
+from edgewise.errors import ConfigError, DataError, EdgewiseError, a_kind
 from edgewise.graphs import Graph
-from edgewise.tasks.core.abilities import predicting
+from edgewise.tasks.core.abilities import PredictsAll, predicting
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.runs import Moved, load_run
+
+BATCH = 512  # rows of a file that a model reads at once
+Rows = Any  # an iterable of inputs, the place of a file of them, or a table of pandas or polars
+Skipped = tuple[str, str]  # where an input stands that cannot be read, and why
 
 
 class Trained(nn.Module):
@@ -39,24 +46,85 @@ class Trained(nn.Module):
         """Where the weights are."""
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
-    def predict(self, rows: Iterable[str | float | PathLike[str]], batch: int = 256) -> list[dict[str, Any]]:
-        """The prediction for each row: a text, a node's number, an image's path, "test:7", ... as the task reads it.
+    def predict(self, rows: Rows, batch: int = 256) -> list[dict[str, Any]]:
+        """The prediction for each row: a text, a node's number, an image's path, "test:7", an object as a new example
+        (a dict), ... as the task reads it.
 
-        Symbols     batch = how many rows the model reads at once
+        Symbols     rows = a list of them, a table of pandas or polars, or the place of a file or folder of inputs, as
+                    `edgewise predict --out` reads it; batch = how many rows the model reads at once
         """
         return list(self.predictions(rows, batch))
 
-    def predictions(self, rows: Iterable[str | float | PathLike[str]], batch: int = 256) -> Iterator[dict[str, Any]]:
+    def predictions(self, rows: Rows, batch: int = 256) -> Iterator[dict[str, Any]]:
         """`predict` for any number of rows, of which a batch is in memory at a time."""
-        if isinstance(rows, str | float | int | PathLike):
-            raise ConfigError(f"rows are a list of inputs, not one of them: [{rows!r}]")
-        if not isinstance(rows, Iterable):
-            raise ConfigError(f"rows are a list of inputs, not {a_kind(rows)}")
         if batch < 1:
             raise ConfigError(f"batch={batch} must be at least 1")
+        if isinstance(rows, str | PathLike) and is_file_of_inputs(rows):
+            yield from (row for part in self.of_file(Path(rows), batch=batch) for row in part)
+            return
+        if isinstance(rows, str | float | int | PathLike | Mapping):
+            raise ConfigError(f"rows are a list of inputs, not one of them: [{rows!r}]")
+        if hasattr(rows, "columns"):
+            rows = rows.to_dicts() if hasattr(rows, "to_dicts") else rows.to_dict("records")
+        if not isinstance(rows, Iterable):
+            raise ConfigError(f"rows are a list of inputs, not {a_kind(rows)}")
         requests = iter(rows.tolist() if isinstance(rows, Tensor) else rows)
-        while part := [str(request) for request in islice(requests, batch)]:
-            yield from predicting(self.task).predictions(self.model, self.pattern, part, self.device)
+        while part := [self._request(row) for row in islice(requests, batch)]:
+            yield from self._predicted(part)
+
+    def of_file(
+        self,
+        file: Path,
+        column: str | None = None,
+        batch: int = BATCH,
+        say: Callable[[str], object] = lambda line: None,
+        skipped: list[Skipped] | None = None,
+    ) -> Iterator[list[dict[str, Any]]]:
+        """The predictions for the inputs of a file, or for all of a folder, a batch at a time: see `predict_file`. A
+        blank line of a text keeps its place, without a prediction.
+
+        Symbols     skipped = takes the inputs that cannot be read; None: they are a DataError, which names them all
+        """
+        task = predicting(self.task)
+        if is_whole(file, column, task):
+            if not isinstance(task, PredictsAll):
+                raise ConfigError(f"{task.name} reads no other graph: {file} is a folder or holds arrays")
+            other = task.elsewhere(file)
+            for change in other.changes or ():
+                say(change)
+            rows = other.table(self.model, self.pattern, self.device)
+            while part := list(islice(rows, batch)):
+                yield part
+            return
+        inputs, problems, classes = read_inputs(file, column, task), Problems(), getattr(task, "classes", ())
+        waiting = list[dict[str, Any]]()
+        while some := list(islice(inputs, batch)):
+            good = [one.request for one in some if one.request and not one.wrong]
+            made = iter(attempts(self._predicted, good) if good else ())
+            for one in some:
+                result = DataError(one.wrong) if one.wrong else next(made) if one.request else {}
+                if not isinstance(result, EdgewiseError):
+                    waiting.append(one.known | in_order(result, classes))
+                elif skipped is None:
+                    problems.add(f"{one.at}: {result}" if one.at else str(result))
+                else:
+                    skipped.append((one.at, str(result)))
+            if good and not problems.count:  # the first rows that are written have all columns
+                yield waiting
+            waiting = [] if good else waiting
+        if problems.count:
+            raise DataError(*problems.sentences())
+        if waiting:
+            yield waiting
+
+    def _request(self, row: object) -> str:
+        """A row as the task reads it: of an object, where it reads none, the input or the only one that it has."""
+        if isinstance(row, Mapping) and not predicting(self.task).form and (len(row) == 1 or "input" in row):
+            return as_text(row["input"] if "input" in row else next(iter(row.values())))
+        return as_text(row)
+
+    def _predicted(self, requests: Sequence[str]) -> list[dict[str, Any]]:
+        return predicting(self.task).predictions(self.model, self.pattern, requests, self.device)
 
 
 def load(

@@ -65,7 +65,7 @@ def test_a_request_that_cannot_be_read_spoils_no_other() -> None:
     task = Doubling()
     one, two, three, four = run(task, ["1"], ["2", "3", "x", "y"], ["panic"], ["4"])
     assert (one, four) == ([{"twice": 2}], [{"twice": 8}])
-    assert isinstance(two, RowError) and str(two) == "row 2: no number 'x'"
+    assert isinstance(two, RowError) and str(two) == "row 2: no number 'x'; row 3: no number 'y'"
     assert isinstance(three, RuntimeError) and "a parser's own" in str(three)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -16,8 +15,8 @@ from tqdm import tqdm
 
 from edgewise import deployment, training
 from edgewise.apps.console import columns, shown
-from edgewise.data.table import ENDINGS
 from edgewise.deployment.exporting import place_of
+from edgewise.deployment.inputs import is_file_of_inputs, one_input
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, write_file
 from edgewise.tasks import Split
@@ -85,16 +84,20 @@ def number_of(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def predict(run: str, input: str, out: str | None, column: str | None, accept: bool, data: Moved) -> dict[str, Any]:
+def predict(
+    run: str, input: str, out: str | None, column: str | None, bad_rows: str, accept: bool, data: Moved
+) -> dict[str, Any]:
     """Print what a run's best weights predict for one input; its drawings are written into the run's figures. With
     `out`, write a table for all inputs of a file or a folder instead."""
     if out is not None:
-        return predict_all(run, input, out, column, accept, data)
-    if column is not None:
-        raise ConfigError("--column is of a file of inputs: give --out for the table of predictions")
+        return predict_all(run, input, out, column, bad_rows == "skip", accept, data)
+    if column is not None or bad_rows != "refuse":
+        flag = "--bad-rows" if column is None else "--column"
+        raise ConfigError(f"{flag} is of a file of inputs: give --out for the table of predictions")
     loaded = training.load_run(Path(run), accept=accept, folder=data)
     try:
-        output = predicting(loaded.task).examine(loaded.model, loaded.pattern, input, device_of(loaded))
+        request = one_input(input, loaded.task)
+        output = predicting(loaded.task).examine(loaded.model, loaded.pattern, request, device_of(loaded))
     except DataError as error:
         if is_file_of_inputs(input):
             raise DataError(*error.args, "for all inputs of a file or of a folder give --out answers.csv") from error
@@ -102,15 +105,6 @@ def predict(run: str, input: str, out: str | None, column: str | None, accept: b
     prediction = output.values | written(output, Path(run))
     print(json.dumps(prediction, ensure_ascii=False, indent=2))
     return prediction
-
-
-def is_file_of_inputs(request: str) -> bool:
-    """Whether a request names a folder, or a file of which each row is an input."""
-    place = Path(request.strip() or os.devnull)
-    try:
-        return place.is_dir() or (place.suffix.lower() in (*ENDINGS, ".txt", ".npz") and place.is_file())
-    except (OSError, ValueError):  # a long text, or one with a character that no name has
-        return False
 
 
 def generate(
@@ -137,11 +131,13 @@ def generate(
     return {"run": run, "seconds": seconds} | output.values | drawings
 
 
-def predict_all(run: str, file: str, out: str, column: str | None, accept: bool, data: Moved) -> dict[str, Any]:
+def predict_all(
+    run: str, file: str, out: str, column: str | None, skip: bool, accept: bool, data: Moved
+) -> dict[str, Any]:
     """Write a table of what a run's best weights predict for all inputs of a file, with a progress bar."""
     trained, started = deployment.load(run, accept=accept, folder=data), time.perf_counter()
     with tqdm(unit=" rows", dynamic_ncols=True, disable=not sys.stderr.isatty()) as bar:
-        rows = deployment.predict_file(trained, file, out, column, done=bar.update, say=say)
+        rows = deployment.predict_file(trained, file, out, column, done=bar.update, say=say, skip=skip)
     seconds = time.perf_counter() - started
     print(f"{out}: {counted(rows, 'prediction')} in {seconds:.1f} s")
     return {"table": out, "rows": rows, "seconds": seconds}

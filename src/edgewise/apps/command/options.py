@@ -140,15 +140,21 @@ def tune(command: Parser) -> None:
     )
 
 
+BAD_ROWS = "of a file: name all that cannot be read, or leave them out and list them in a file (default: refuse)"
+
+
 def predict(command: Parser) -> None:
     of_run(command)
     command.add_argument(
-        "input", metavar="INPUT", help="a number, a path or a text, as the task reads it, or as in test:17"
+        "input",
+        metavar="INPUT",
+        help="a number, a path or a text, as the task reads it, or as in test:17; a new one as JSON, or a .json file",
     )
     command.add_argument(
         "--out", metavar="TABLE", help="write a .csv or .parquet for all inputs of a file, or all nodes of a folder"
     )
     command.add_argument("--column", metavar="NAME", help="the column of INPUT (default: input, or the only one)")
+    command.add_argument("--bad-rows", default="refuse", choices=("refuse", "skip"), help=BAD_ROWS)
 
 
 def generate(command: Parser) -> None:

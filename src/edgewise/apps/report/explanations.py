@@ -20,6 +20,7 @@ from edgewise import training
 from edgewise.apps.arguments import typed_places
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
+from edgewise.deployment.inputs import one_input
 from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity, fidelity, scores
 from edgewise.tasks.core.abilities import predicting
 from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
@@ -170,7 +171,8 @@ def explain(
     """Write the page of an explanation; print where it is, and the largest scores."""
     started = time.perf_counter()
     loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=data)
-    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, input)
+    request = one_input(input, loaded.task)
+    subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, request)
     explained, shown, what = subject.explained(loaded.model, target)
     explanation = scores(explained, method, layer, head)
     with torch.no_grad():

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.data.record import Settled
 from edgewise.data.splits import Split
+from edgewise.data.table import Table
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
 from edgewise.tasks.core.batch import Batch
@@ -25,6 +26,8 @@ from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, Task
 class Predicts(Task):
     """A task that predicts for inputs which a user names; what it predicts can be explained."""
 
+    form: str = ""
+    """The object of JSON that `predict` reads as a new example; empty: it reads none."""
     files: tuple[str, ...] = ()
     """The endings of files that a request may name; without any, a request is never taken for a file's place."""
 
@@ -91,6 +94,14 @@ class PredictsAll(Protocol):
 
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """The prediction for everything there is, as rows of one table."""
+
+
+@runtime_checkable
+class ReadsTables(Protocol):
+    """Reads each row of a table as an input."""
+
+    def columns_in(self, table: Table) -> tuple[str, str, str]:
+        """What its inputs are called in `form`, their column, and the one that names them, or nothing."""
 
 
 @runtime_checkable

@@ -45,6 +45,7 @@ from edgewise.data.examples import (
     strangers,
 )
 from edgewise.data.record import Fitted, Settled, labels_in, names_in, settle
+from edgewise.data.rows import Row, as_tables, ends_in, listed_in, named
 from edgewise.data.splits import Splits
 from edgewise.data.table import (
     ENDINGS,
@@ -55,6 +56,7 @@ from edgewise.data.table import (
     find_table,
     find_tables,
     is_table,
+    object_in,
     read_table,
     stacked,
     unread,
@@ -198,6 +200,8 @@ class OwnExamples(SeveralTargets, GraphClassification):
         """An example by its name, or as "test:7"; or else what `read` makes of it."""
         rows = self.own.given.number_of
         text = request.strip()
+        if (row := object_in(request)) is not None:
+            return self.made(row, pattern)
         if text in rows and (self.own.given.names is not None or not self.reads(text)):
             return self.numbered(rows[text], pattern)
         if EXAMPLE.fullmatch(text):
@@ -207,6 +211,16 @@ class OwnExamples(SeveralTargets, GraphClassification):
     def reads(self, request: str) -> bool:
         """Whether a request is itself an input, as a molecule in SMILES is."""
         return False
+
+    def made(self, row: Row, pattern: Pattern) -> Member:
+        """A new example that a row describes."""
+        raise DataError(f"{self.name} reads no rows such as one of {', '.join(row) or 'nothing'}")
+
+    def new(self, place: Path, pattern: Pattern) -> Member:
+        """The one example of other files, which belongs to no data."""
+        one = self.elsewhere(place)
+        made = one.numbered(0, None)._replace(known={}, target=None)
+        return made if given(pattern) else made._replace(graph=lay(pattern, len(made.x)))
 
     def read(self, request: str, pattern: Pattern) -> Member:
         """What a request is that names no example; by default a DataError."""
@@ -229,6 +243,29 @@ class OwnExamples(SeveralTargets, GraphClassification):
 
 
 FOLDER = ("graphs", "nodes", "edges")
+
+
+class OwnGraphs(OwnExamples):
+    """Graphs of one's own; a prediction is for one of the data by its name, or for a new one."""
+
+    form = '{"nodes": [{COLUMN: CELL, ...}, ...], "edges": [[NODE, NODE], ...]}'
+    how: GraphFiles
+
+    def made(self, row: Row, pattern: Pattern) -> Member:
+        """A graph of rows of nodes and edges, whose ends are nodes by name, or by their places from 0."""
+        nodes, kinds = listed_in(row, "nodes", self.form), self.own.fitted.kinds
+        if not nodes:
+            raise DataError(f"a graph has nodes: give {self.form}")
+        asked, graph = self.own.fitted.asked(self.how.asked), self.how.graph or "graph"
+        edges = listed_in(row, "edges", self.form)
+        columns = [*ends_in(asked, edges), *kinds[1]]
+        tables = {
+            "graphs": [{asked.id if asked.id not in ("", "row") else "graph": "0"}],
+            "nodes": [{**node, graph: "0"} for node in named(nodes, [*kinds[0]], "nodes")],
+            "edges": named(edges, columns, "edges"),
+        }
+        with as_tables(tables, columns) as folder:
+            return self.new(folder, pattern)
 
 
 @dataclass(frozen=True)
@@ -316,7 +353,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
         graphs = Graphs(members, x32, targets_of(settled), settled.splits, e=known)
         strange = record.strange_levels([*nodes.columns, *inputs.e], (*fitted.columns, *fitted.edges))
         own = replace(settled, changes=(*settled.changes, *strange))
-        return OwnExamples(folder_name(settled.given.place), graphs, own, self)
+        return OwnGraphs(folder_name(settled.given.place), graphs, own, self)
 
 
 def graph_folder(
@@ -396,6 +433,7 @@ class OwnClouds(OwnExamples):
     """Clouds of one's own; a prediction is for one of the data, or for a file of points."""
 
     files = ENDINGS
+    form = '{"points": [{"x": X, "y": Y, ...}, ...]}'
 
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """How many points a cloud has, moments of what is known of them, and how their coordinates vary together."""
@@ -418,9 +456,14 @@ class OwnClouds(OwnExamples):
         """A cloud from a file of points."""
         if not self.reads(request):
             return super().read(request, pattern)
-        one = self.elsewhere(Path(request))
-        graph = one.graphs.members[0] if given(pattern) else lay(pattern, len(one.graphs.x))
-        return Member(graph, one.graphs.x, None, None, None, {"cloud": request})
+        return self.new(Path(request), pattern)._replace(known={"cloud": request})
+
+    def made(self, row: Row, pattern: Pattern) -> Member:
+        """A cloud of rows of points."""
+        if not (points := listed_in(row, "points", self.form)):
+            raise DataError(f"a cloud has points: give {self.form}")
+        with as_tables({"points": named(points, [*self.own.fitted.kinds[0]], "points")}) as folder:
+            return self.new(folder / "points.jsonl", pattern)
 
 
 @dataclass(frozen=True)

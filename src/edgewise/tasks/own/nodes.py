@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -25,7 +26,9 @@ from edgewise.data.examples import (
 )
 from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
+from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Splits, by_time
+from edgewise.data.table import object_in
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
@@ -33,7 +36,7 @@ from edgewise.graphs.make.links import hold_out, links_of
 from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import Pattern
+from edgewise.tasks.core.task import Device, Pattern
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.links.queries import Queries
 from edgewise.tasks.nodes.classification import (
@@ -105,9 +108,38 @@ class OwnNodes(SampledNodes):
         own = Settled(given.described(given.edges), self.fitted, none, left)
         return task_of(own, self.undirected, self.asked)
 
+    form = '{"node": {COLUMN: CELL, ...}, "edges": [["new", NODE], ...]}'
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        """Class probabilities, or values, of nodes by their names, of "all", or of a new one with its edges."""
+        task, name = self.holding(request)
+        return super(OwnNodes, task).predict(model, pattern, name, device)
+
+    def predictions(
+        self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
+    ) -> list[dict[str, Any]]:
+        """Those of nodes of the graph from one pass over it, and of each new node from another."""
+        made = [self.holding(request) for request in requests]
+        here = iter(super().predictions(model, pattern, [name for task, name in made if task is self], device))
+        return [
+            next(here) if task is self else super(OwnNodes, task).predictions(model, pattern, [name], device)[0]
+            for task, name in made
+        ]
+
+    def holding(self, request: str) -> tuple[Self, str]:
+        """The task whose graph holds the node that a request asks for, and its name: of a new one, a row, the graph
+        with that node."""
+        row = object_in(request)
+        if row is None or not isinstance(row.get("node"), dict | list):
+            return self, str(name_in(self.given, row)) if row else request
+        given, name = with_node(self.given, row, self.fitted, self.asked, self.form)
+        none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
+        return task_of(Settled(given, self.fitted, none), self.undirected, self.asked), name
+
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """What the model says of one node, in a graph whose nodes have their names."""
-        return replace(super().subject(model, pattern, request), names=self.given.names or ())
+        task, name = self.holding(request)
+        return replace(super(OwnNodes, task).subject(model, pattern, name), names=task.given.names or ())
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
@@ -350,6 +382,14 @@ def columns_in(given: OneGraph) -> list[Column]:
     return [column for some in (given.x, given.e) if isinstance(some, list) for column in some]
 
 
+def name_in(given: OneGraph, row: Mapping[str, Any]) -> Any:
+    """The node of the graph that a row names: in its column of names, or in one called node."""
+    column = next((name for name in (given.found.get("node", "node"), "node") if name in row), None)
+    if column is None:
+        raise DataError(f'a row names a node as {{"node": NAME}}, or has a new one as {OwnNodes.form}')
+    return row[column]
+
+
 def named_nodes(given: OneGraph, request: str) -> list[Any]:
     """The nodes that a request names, or several with commas between them; None for a name that no node has."""
     rows = given.number_of
@@ -364,6 +404,7 @@ class OwnLinks(LinkPrediction):
     private = kept
     given: OneGraph
     fitted: Fitted
+    asked: Asked
 
     def keep(self, run: Path) -> None:
         write_cut(run, self.given, self.cut, self.fitted)
@@ -386,6 +427,32 @@ class OwnLinks(LinkPrediction):
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]
+
+    form = OwnNodes.form
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        """How likely two nodes are linked, as in "anna,ben"; of one, or of a new one with its edges, its ten likeliest
+        new links."""
+        task, name = self.holding(request)
+        return super(OwnLinks, task).predict(model, pattern, name, device)
+
+    def holding(self, request: str) -> tuple[Self, str]:
+        """The task whose graph holds the nodes that a request asks for, and their names: of a new one, a row, the
+        graph with that node."""
+        row = object_in(request)
+        if row is None or not isinstance(row.get("node"), dict | list):
+            return self, str(name_in(self.given, row)) if row else request
+        seen = replace(self.given, edges=self.cut.train.numpy())  # those that are held out are in no degree
+        given, name = with_node(seen, row, self.fitted, self.asked, self.form)
+        graph, task = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)), copy(self)
+        vars(task).pop("_values", None)
+        task.given, task.cut = given, replace(self.cut, graph=graph.symmetrise().coalesce())
+        task.x, _ = inputs_of(given, self.fitted)
+        return task, name
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        task, name = self.holding(request)
+        return super(OwnLinks, task).subject(model, pattern, name)
 
     def _parse(self, request: str) -> list[int]:
         """One or two nodes by name, or where they have none by row."""
@@ -466,6 +533,6 @@ def link_folder(
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
     x, _ = inputs_of(given, fitted)
     task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
-    task.given, task.fitted, task.changes = given, fitted, tuple(changes)
+    task.given, task.fitted, task.asked, task.changes = given, fitted, asked, tuple(changes)
     task.summary = (task.describe(), *given.notes, *notes)
     return task

@@ -11,7 +11,7 @@ from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, read_examples
 from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, Splits
-from edgewise.data.table import Problems, encoding_of, is_table, lines_of
+from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
 from edgewise.tasks.own.texts import tokenizer_of
@@ -43,6 +43,13 @@ class OwnTranslation(Translation):
         # The model's size must not follow the data, which may grow: a token is a byte at least.
         self.longest = self.length
         self.signature = replace(self.signature, length=2 * (self.length + 1) + 10)
+
+    form = '{"source": SENTENCE}'
+
+    def _sentence(self, request: str) -> str:
+        row = object_in(request) or {}
+        column = next((name for name in (self.own.given.found.get("source"), "source") if name in row), None)
+        return super()._sentence(request if column is None else str(row[column]))
 
     def keep(self, run: Path) -> None:
         self.own.keep(run)

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.examples import Asked, Examples, given_table, read_examples
+from edgewise.data.examples import Asked, Examples, columns_of_inputs, given_table, read_examples
 from edgewise.data.record import Fitted, Settled, labels_in, names_in
-from edgewise.data.table import Problems
+from edgewise.data.rows import Row
+from edgewise.data.table import Problems, Table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -82,13 +83,32 @@ class TextFiles(Files[None, "OwnTexts"]):
         return OwnTexts(settled, self)
 
 
-class OwnTexts(OwnExamples):
+class OwnRows(OwnExamples):
+    """Examples of which each is one cell of a table."""
+
+    def columns_in(self, table: Table) -> tuple[str, str, str]:
+        """What the inputs are, their column, and the one that names them, or nothing."""
+        columns, named_by = columns_of_inputs(table, self.how.asked)
+        ((meaning, column),) = columns.items()
+        return meaning, column, named_by
+
+    def made(self, row: Row, pattern: Pattern) -> Member:
+        """A new example by the cell of its column, as training called that or by its meaning."""
+        (meaning,) = self.how.asked.inputs
+        column = next((name for name in (self.own.given.found.get(meaning), meaning) if name in row), None)
+        if column is None:
+            raise DataError(f"a row of {self.name} is {self.form}, and it has {', '.join(row) or 'nothing'}")
+        return self.read("" if row[column] is None else str(row[column]), pattern)
+
+
+class OwnTexts(OwnRows):
     """Texts of one's own, each a graph over its tokens and two ends, complete unless the recipe says otherwise.
 
     Shapes      a token that begins, the n of a text, one that ends: n + 2 nodes
     """
 
     kept = (*record.FILES, TOKENIZER)
+    form = '{"text": TEXT}'
 
     how: TextFiles
 
@@ -172,6 +192,8 @@ class OwnTexts(OwnExamples):
 
     def read(self, request: str, pattern: Pattern) -> Member:
         """A text itself."""
+        if not request.strip():
+            raise DataError("the text is empty: give at least one letter")
         x, _ = self.tokens(*self.how.letters([request]))
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
@@ -237,8 +259,10 @@ BITS = 2048  # of a fingerprint
 Molecule = tuple[Graph, Tensor, Tensor]
 
 
-class OwnMolecules(OwnExamples):
+class OwnMolecules(OwnRows):
     """Molecules of one's own; a prediction is for one of the data, or for any SMILES."""
+
+    form = '{"smiles": SMILES}'
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         known = self.member(request, pattern).known

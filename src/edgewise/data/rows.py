@@ -1,0 +1,143 @@
+"""New examples as rows: objects of JSON, which are tables in a folder for as long as the readers of files read them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from edgewise.data.columns import ENDS, Array, Column, read_columns
+from edgewise.data.examples import DEGREE, Asked, Edges, Kinds, OneGraph, columns_of, ends_of, lacks
+from edgewise.data.record import Fitted
+from edgewise.data.table import Problems, read_table
+from edgewise.errors import DataError, a_kind
+
+NEW = "new"  # what a new node is called that has no name
+
+Row = Mapping[str, Any]
+
+
+def as_text(row: object) -> str:
+    """A row as a request: an object as JSON, anything else as it is written.
+
+    >>> as_text({"age": np.float32(3)}), as_text(7), as_text("a.png")
+    ('{"age": 3.0}', '7', 'a.png')
+    """
+    if not isinstance(row, Mapping):
+        return str(row)
+
+    def plain(value: Any) -> Any:
+        made = getattr(value, "tolist", lambda: str(value))()  # of arrays and their numbers; a date is a text
+        return made if made is not value else str(value)
+
+    return json.dumps(dict(row), default=plain, ensure_ascii=False)
+
+
+def listed_in(row: Row, name: str, form: str) -> list[Any]:
+    """The list that a row has under a name."""
+    made = row.get(name, [])
+    if not isinstance(made, list):
+        raise DataError(f"{name!r} is {a_kind(made)} in place of a list: give {form}")
+    return made
+
+
+def named(values: Sequence[Any], names: Sequence[str], what: str) -> list[Row]:
+    """Objects as they are, and lists as objects with these names."""
+    rows = list[Row]()
+    for number, value in enumerate(values):
+        if isinstance(value, Mapping):
+            rows.append(value)
+        elif isinstance(value, list) and 0 < len(value) <= len(names):
+            rows.append(dict(zip(names, value, strict=False)))
+        else:
+            right = f"an object, or a list of {' and '.join(names[:3]) or 'nothing'}"
+            raise DataError(f"{what}: row {number} is no row: give {right}")
+    return rows
+
+
+@contextmanager
+def as_tables(tables: Mapping[str, Sequence[Row]], names: Sequence[str] = ()) -> Iterator[Path]:
+    """A folder with a table of each name, for as long as it is read; an error calls them by these names alone.
+
+    Symbols     names = the columns of a table without rows
+    """
+    with TemporaryDirectory(prefix="edgewise-") as folder:
+        for name, rows in tables.items():
+            place = Path(folder, f"{name}.{'jsonl' if rows else 'csv'}")
+            with place.open("w", encoding="utf-8", newline="") as file:
+                if rows:
+                    file.writelines(json.dumps(row) + "\n" for row in rows)
+                else:
+                    csv.writer(file).writerow(names)
+        try:
+            yield Path(folder)
+        except DataError as error:
+            told = (str(one).replace(f"{folder}/", "") for one in error.args)
+            raise DataError(*(one.replace(".jsonl:", ":").replace(".csv:", ":") for one in told)) from error
+
+
+def ends_in(asked: Asked, edges: Sequence[Any]) -> Sequence[str]:
+    """What the columns of the ends of edges are called where some are lists, without names."""
+    told = {name for edge in edges if isinstance(edge, Mapping) for name in edge}
+    usual = next((pair for pair in ENDS if {*pair} <= told), ENDS[0])
+    return asked.ends or tuple(asked.found.get(end, name) for end, name in zip(ENDS[0], usual, strict=True))
+
+
+def with_node(given: OneGraph, row: Row, fitted: Fitted, asked: Asked, form: str) -> tuple[OneGraph, str]:
+    """A graph with one node more, of which a row tells, and the request that names it.
+
+    Errors      DataError for cells that are not as those that trained, for ends that are no nodes, and for a name that
+                a node of the graph has
+    """
+    asked, problems, told = fitted.asked(asked), Problems(), row["node"]
+    of_nodes, of_edges = (_kinds(known, kinds) for known, kinds in zip((given.x, given.e), fitted.kinds, strict=True))
+    degrees = [*of_nodes] == [DEGREE]
+    (node,) = named([told], [*of_nodes], "node")
+    own, x, e, ends = str(node.get(given.found.get("node", ""), NEW)), given.x, given.e, given.edges
+    if given.names is not None and own in given.number_of:
+        raise DataError(f"there is a node {own[:40]!r} already: ask for it by its name, or give the new one another")
+    edges = listed_in(row, "edges", form)
+    edges = named(edges, [*ends_in(asked, edges), *of_edges], "edges")
+    tables = {"node": [node]} if of_nodes and not degrees else {}
+    with as_tables(tables | ({"edges": edges} if edges else {})) as folder:
+        if tables:
+            table, features = read_table(folder / "node.jsonl"), [*of_nodes]
+            if lacking := [name for name in features if name not in node]:
+                raise DataError(lacks(Path("node"), lacking))
+            columns, wrong = read_columns(table, features, of_nodes)
+            problems.extend(wrong)
+            x = _more(x, columns)
+        if edges:
+            one = Edges(folder / "edges.jsonl", asked.ends)
+            one.look(given.number_of | {own: len(given)}, asked)
+            new = ends_of([one], given.number_of | {own: len(given)}, problems)
+            columns, wrong = columns_of([one], replace(asked, known=(of_nodes, of_edges)))
+            problems.extend(wrong)
+            ends, e = np.concatenate([ends, new], axis=1), e if e is None else _more(e, columns)
+        if problems.count:
+            raise DataError(*problems.sentences())
+    names, request = (None, str(len(given))) if given.names is None else ([*given.names, own], own)
+    made = replace(given, count=len(given) + 1, names=names, targets=(), splits={}, edges=ends, x=x, e=e)
+    return (replace(made, x=[]) if degrees else made).described(ends), request
+
+
+def _kinds(known: list[Column] | Array | None, kinds: Kinds) -> Kinds:
+    """The kinds of columns by their names; those of an array are numbers, called by their places."""
+    if known is None or isinstance(known, list):
+        return kinds
+    return {f"feature {number}": "number" for number in range(known.shape[1])}
+
+
+def _more(known: list[Column] | Array, columns: Sequence[Column]) -> list[Column] | Array:
+    """What is known of rows, and of those after them."""
+    if isinstance(known, list):
+        later = {column.name: column for column in columns}
+        return [column.with_rows(later[column.name]) for column in known if column.name in later]
+    return np.concatenate([known, np.stack([column.values for column in columns], 1)])
