@@ -18,6 +18,7 @@ from edgewise.data.examples import (
     read_members,
 )
 from edgewise.data.record import settle, targets_of
+from edgewise.data.splits import How
 from edgewise.data.table import Problems
 from edgewise.errors import DataError
 from edgewise.tasks import molecule_table, text_table
@@ -155,7 +156,7 @@ def gapped(count: int = 30) -> list[str]:
 
 def test_what_trains_alone_gives_the_scales_and_equal_texts_stay_together(tmp_path) -> None:
     rows = texts(tmp_path, gapped())
-    own = settle(rows, "", "auto", 0, rows.inputs["text"])
+    own = settle(rows, "", "auto", How(), rows.inputs["text"])
     assert [target.kind for target in own.fitted.targets] == ["number", "class"] and own.changes == ()
     values = torch.tensor([n + 0.5 for n in own.splits["train"].tolist() if n % 3], dtype=torch.float64)
     assert own.fitted.scales[0] == pytest.approx((values.mean().item(), values.std(correction=0).item()))
@@ -186,11 +187,11 @@ def test_all_doubtful_targets_are_named(tmp_path, rows: list[str], told: str) ->
 def test_what_cannot_be_learned_is_refused_or_said(tmp_path) -> None:
     asked = replace(ASKED, label=("kind",))
     with pytest.raises(DataError, match="kind: all labels are 'u': one class leaves nothing to learn"):
-        settle(texts(tmp_path, [f"n{n},t{n},1,u" for n in range(30)], asked), "", "auto", 0)
+        settle(texts(tmp_path, [f"n{n},t{n},1,u" for n in range(30)], asked), "", "auto", How())
     splits = {"train": torch.arange(12), "valid": torch.arange(12, 16), "test": torch.arange(16, 30)}
     rows = texts(tmp_path, [f"n{n},t{n},1,{'uvw'[n // 10]}" for n in range(30)], asked)
-    said = settle(replace(rows, splits=splits), "", "auto", 0).changes
+    said = settle(replace(rows, splits=splits), "", "auto", How()).changes
     assert said == ("kind: no text that trains is of the class w",)
     rare = texts(tmp_path, [f"n{n},t{n},{n + 0.5 if n > 20 else ''},{'uv'[n % 2]}" for n in range(30)])
     with pytest.raises(DataError, match="size: no text that trains has a label"):
-        settle(replace(rare, splits=splits), "", "auto", 0)
+        settle(replace(rare, splits=splits), "", "auto", How())

@@ -52,6 +52,8 @@ class Asked:
     targets: bool = True  # whether there are columns with targets at all
     blank: bool = False  # whether inputs may be empty
     ends: tuple[str, ...] = ()  # the columns of edges with senders and receivers; empty: found
+    group: str = ""  # the column that says which examples are in one part; empty: none
+    time: str | None = None  # the column that says when an example is; empty: the only one with dates; None: none
     # the kinds of the columns of features that a run read, of nodes and of edges; None: all that are left
     known: tuple[Kinds, Kinds] | None = None
     # the columns that a run found, by their meaning: they are not looked for where they are there
@@ -77,6 +79,8 @@ class Examples:
     counts: Mapping[str, int] = field(default_factory=dict)  # what else is counted, by its name
     at: Callable[[int], str] = "row {}".format  # what the row of an example is called in a message
     header: Sequence[str] = ()  # the names of all columns of their table
+    groups: Sequence[object] | None = None  # of each what it belongs to, where examples are cut by that
+    times: Column | None = None  # when each is, where they are cut by that
 
     def __len__(self) -> int:
         return self.count
@@ -114,9 +118,16 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     wrong, lower = Problems(table.problems), Called(path, table.header, asked.ignore)
     columns, named_by = columns_of_inputs(table, asked)
     split = lower["split"] if asked.labelled and "split" in lower else ""
-    taken = {*columns.values(), named_by, split, *asked.ignore}
+    group, when = grouping(table, asked), None
+    taken = {*columns.values(), named_by, split, group, *asked.ignore}
+    if asked.labelled and asked.time is not None:
+        others = [name for name in table.header if name and name not in {*taken, *asked.label}]
+        when = the_time(
+            path, read_columns(table, [asked.time] * (asked.time in others) or others)[0], asked.time, asked.unit
+        )
+        taken.add(when.name)
     label = _labels(table, asked, lower, [name for name in table.header if name and name not in taken])
-    read = [name for name in (*columns.values(), named_by, split, *label) if name]
+    read = [name for name in (*columns.values(), named_by, split, group, *label) if name]
     if len(table) > MAX_ROWS:
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_ROWS:,}")
     if not len(table) and not table.problems:
@@ -132,13 +143,14 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     for meaning, column in columns.items() if not asked.blank else ():
         for number in [number for number, row in enumerate(rows.tolist()) if not cells[column][row]]:
             wrong.add(f"{where(number)}: {column} has no {meaning}")
+    groups = groups_of(cells[group], rows, where, group, wrong) if group else None
     splits = parts_of([cells[split][row] for row in rows.tolist()], where, wrong) if split else {}
     problems += wrong.sentences()
     if asked.labelled and not beside:
         problems += strangers(path, asked.ignore, {*table.header})
     notes = [*table.notes, *(f"{column} has the {what}" for what, column in columns.items() if column.lower() != what)]
     notes += repeated(table, rows)
-    known = {*read, *asked.ignore}
+    known = {*read, *asked.ignore, *([when.name] if when else [])}
     notes += left_out(name or "without a name" for name in table.header if name not in known)
     labels = {name: labels_of(table, name, cells[name]) for name in label}
     return Examples(
@@ -155,6 +167,8 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         tuple(notes),
         at=where,
         header=table.header,
+        groups=groups,
+        times=when and when.taken(rows),
     )
 
 
@@ -163,6 +177,25 @@ def columns_of_inputs(table: Table, asked: Asked) -> tuple[dict[str, str], str]:
     lower = Called(table.path, table.header, asked.ignore)
     columns = {meaning: _input(table, meaning, asked, lower) for meaning in asked.inputs}
     return columns, _named_by(table, asked, lower, {*columns.values()})
+
+
+def grouping(table: Table, asked: Asked) -> str:
+    """The column that says which examples are in one part, or nothing."""
+    group = asked.group if asked.labelled else ""
+    if group and group not in table.header:
+        names = ", ".join(table.header)
+        raise DataError(f"{table.path}: it has no column {group!r} of groups of {asked.unit}, only {names}")
+    return group
+
+
+def groups_of(
+    cells: Sequence[str], rows: Array, where: Callable[[int], str], column: str, problems: Problems
+) -> list[str]:
+    """What each example belongs to; an example of no group is a problem."""
+    groups = [cells[row] for row in rows.tolist()]
+    for number in (number for number, group in enumerate(groups) if not group):
+        problems.add(f"{where(number)}: {column} is empty: each needs what it belongs to")
+    return groups
 
 
 def _input(table: Table, meaning: str, asked: Asked, lower: Called) -> str:
@@ -587,6 +620,7 @@ def graphs_of(
     return members, torch.cat([one.sort_edges(part) for one, part in zip(members, parts, strict=True)])
 
 
+TIMES = ("time", "timestamp", "date", "datetime", "year")
 MAX_NODES = 1 << 21  # of a table: each has a name
 ARRAYS = "graph.npz"  # what a graph that is too large for tables is read from
 DEGREE = "log(1 + degree)"  # the feature of nodes of which nothing else is known
@@ -622,7 +656,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     labels = [lower.meant(name) for name in asked.label]
     has_split = asked.labelled and "split" in lower
     split = lower["split"] if has_split else lower.get("split", "split")
-    named_by = _named(table, asked, lower)
+    named_by, group = _named(table, asked, lower), grouping(table, asked)
     needed = labels if asked.labelled else []
     table.need(needed)
     if not len(table) and not table.problems:
@@ -631,13 +665,13 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from {ARRAYS}")
     notes = [*table.notes]
     if not named_by and asked.id != "row":
-        named_by = _covering(table, links, {*asked.ignore, *labels, split, *(known or ())})
+        named_by = _covering(table, links, {*asked.ignore, *labels, split, group, *(known or ())})
         notes += [f"{named_by} names the nodes: each end of an edge is one of its cells"] if named_by else []
     names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     degrees = known is not None and [*known] == [DEGREE]
-    taken = {*asked.ignore, named_by, *labels, split}
+    taken = {*asked.ignore, named_by, *labels, split, group}
     features, new = features_in(table, taken, {} if degrees else known, problems)
-    read = [*features, *needed, *([split] if has_split else ())]
+    read = [*features, *needed, *([split] if has_split else ()), *([group] if group else ())]
 
     def called(row: int) -> str:
         return f"the node {names[row][:40]!r}"
@@ -655,6 +689,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     ends = ends_of(links, number_of, problems)
     parts = table.texts(split) if has_split else []
     splits = parts_of([parts[row] for row in rows.tolist()], rows_at(table, rows), problems) if has_split else {}
+    groups = groups_of(table.texts(group), rows, rows_at(table, rows), group, problems) if group else None
     if all_wrong := [*wrong_cells, *wrong_edges, *problems.sentences()]:
         raise DataError(*all_wrong)
     of_targets = [labels_of(table, name, table.texts(name)) for name in needed]
@@ -673,6 +708,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         found=({"node": named_by} if named_by else {}) | found_ends(links),
         notes=tuple(notes),
         counts={"edges": ends.shape[1]},
+        groups=groups,
         edges=ends,
         x=[column.taken(rows) for column in x],
         e=e or None,
@@ -754,17 +790,19 @@ def times_of_edges(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
     Errors      DataError for a column that no table of edges has, that holds neither dates nor numbers, or has gaps
     """
     columns = given.e if isinstance(given.e, list) else []
-    found = _time(given, columns, column, "edges")
+    found = the_time(given.place, columns, column, "edges")
     left = [one for one in columns if one is not found]
     return replace(given, e=left or None, notes=_without(given, f"of edges: {found}")), found
 
 
-def times_of_nodes(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
-    """When each node is: by a column of the nodes, or where they have none that is called so, by its first edge."""
+def times_of_nodes(given: OneGraph, column: str) -> OneGraph:
+    """The data with when each node is: by a column of the nodes, or where they have none that is called so, by its
+    first edge. That column is no feature then."""
     columns = given.x if isinstance(given.x, list) else []
-    if column in [one.name for one in columns]:
-        found = _time(given, columns, column, "nodes")
-        return replace(given, x=[one for one in columns if one is not found], notes=_without(given, str(found))), found
+    if column in [one.name for one in columns] or (not column and dates_among(columns)):
+        found = the_time(given.place, columns, column, "nodes")
+        left = [one for one in columns if one is not found]
+        return replace(given, x=left, times=found, notes=_without(given, str(found)))
     given, found = times_of_edges(given, column)
     first = np.full(len(given), np.inf)
     for ends in given.edges:
@@ -772,8 +810,8 @@ def times_of_nodes(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
     if len(alone := np.flatnonzero(np.isinf(first))):
         shown = ", ".join(given.name(int(node))[:40] for node in alone[:5])
         more = f" and {len(alone) - 5:,} more" if len(alone) > 5 else ""
-        raise DataError(f"{given.place}: {shown}{more} have no edge, and so no {column}: give the column of nodes")
-    return given, replace(found, values=first, present=np.ones(len(first), dtype=bool))
+        raise DataError(f"{given.place}: {shown}{more} have no edge, and so no {found.name}: give the column of nodes")
+    return replace(given, times=replace(found, values=first, present=np.ones(len(first), dtype=bool)))
 
 
 def times_of_links(edges: Array, times: Array, nodes: int) -> Tensor:
@@ -804,13 +842,24 @@ def _without(given: OneGraph, line: str) -> tuple[str, ...]:
     return tuple(note for note in given.notes if note != line)
 
 
-def _time(given: OneGraph, columns: Sequence[Column], column: str, what: str) -> Column:
-    found = next((one for one in columns if one.name == column), None)
+def dates_among(columns: Sequence[Column]) -> list[str]:
+    """The columns that hold dates, or else the numbers that are called as times are."""
+    dates = [one.name for one in columns if one.kind == "date"]
+    return dates or [one.name for one in columns if one.kind == "number" and one.name.lower() in TIMES]
+
+
+def the_time(place: Path, columns: Sequence[Column], column: str, what: str) -> Column:
+    """The column that says when each is: that of the name, or the only one that holds dates where there is none."""
+    called = column or (dates[0] if len(dates := dates_among(columns)) == 1 else "")
+    found = next((one for one in columns if one.name == called), None)
+    if found is None and not column:
+        has = f"the columns {', '.join(dates)} hold dates" if dates else "no column that is read holds dates"
+        raise DataError(f"{place}: when is each of the {what}? {has}: give --task.time NAME")
     if found is None:
         has = ", ".join(one.name for one in columns) or "no column beside their ends"
-        raise DataError(f"{given.place}: no column of {what} that is read is called {column!r}; they have {has}")
+        raise DataError(f"{place}: no column of {what} that is read is called {column!r}; they have {has}")
     if found.kind not in ("date", "number", "boolean"):
-        raise DataError(f"{given.place}: {column} holds {found.kind} cells: a time is a date or a number")
+        raise DataError(f"{place}: {called} holds {found.kind} cells: a time is a date or a number")
     if gaps := int((~found.present).sum()):
-        raise DataError(f"{given.place}: {column} is missing in {gaps:,} rows of {what}: each needs its time")
+        raise DataError(f"{place}: {called} is missing in {gaps:,} rows of {what}: each needs its time")
     return found

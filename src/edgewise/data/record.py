@@ -14,8 +14,8 @@ from torch import Tensor
 
 from edgewise.configuration import build, plain
 from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
-from edgewise.data.examples import Asked, Examples, Kinds, Parallel
-from edgewise.data.splits import SPLITS, Split, Splits, by_time, shuffled
+from edgewise.data.examples import Asked, Examples, Kinds, Parallel, in_words
+from edgewise.data.splits import SPLITS, How, Split, Splits, divided, joined, sizes
 from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
@@ -27,7 +27,6 @@ FILES = SPLIT, DATA
 MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
 OF_FILE = 108  # bytes that data.json has of a file at least, beside its name
 LISTED = 5  # examples or levels in a sentence
-SHARES = (0.6, 0.8)  # where training and validation end
 MIXED = 0.5  # of the labels: where so many are numbers, with fractions, the others are mistakes
 PARTS = ("train", "valid", "valid_none", "test", "test_none")  # of links, as a `LinkCut` calls them
 
@@ -113,35 +112,31 @@ def settle(
     given: Examples,
     like: str,
     wanted: Wanted,
-    fold: int,
+    how: How,
     same: Sequence[object] | None = None,
-    times: Tensor | None = None,
     fit: Callable[[Fitted, Splits], Fitted] = lambda fitted, splits: fitted,
 ) -> Settled:
     """The targets, the parts and the scales of examples: fitted anew, or as a run has kept them.
 
-    Symbols     like = that run's folder, or empty; wanted = what labels are; fold = seed of the random cut; same = what
-                must not be in two parts; times = when each example is: the earliest train, the latest test; fit = adds
-                what else is fitted to the examples that train
+    Symbols     like = that run's folder, or empty; wanted = what labels are; how = the cut; same = what must not be in
+                two parts; fit = adds what else is fitted to the examples that train
     Errors      DataError for labels that may be either, for parts that are empty, and for a target that is the same in
-                all examples or unknown in all that train; for times of examples whose files name the parts
+                all examples or unknown in all that train; for a cut of examples whose files name the parts
     """
     if like:
         run = Path(like).expanduser()
         fitted = read(run)
         splits, changes = parts(run, given, fitted)
+        told = list[str]()
     else:
         targets = targets_of(given, wanted)
-        if times is not None and given.splits:
-            advice = "give --task.ignore split, or leave out --task.time"
-            raise DataError(f"{given.place}: the parts are named by a column, and cut by --task.time: {advice}")
-        splits = given.splits or cut(known(targets, given), fold, same, times)
+        splits, told = cut(targets, given, how, same)
         changes = untaught(targets, given, splits["train"])
         fitted = fit(Fitted(targets, scales=_scales(targets, given, splits["train"])), splits)
     _check(given, fitted.targets, splits)
     if blank := int((~known(fitted.targets, given)).sum()):
-        given = replace(given, notes=(*given.notes, f"{counted(blank, given.unit[:-1])} without a label, in no part"))
-    return Settled(given, fitted, splits, tuple(changes))
+        told.append(f"{counted(blank, given.unit[:-1])} without a label, in no part")
+    return Settled(replace(given, notes=(*given.notes, *told)), fitted, splits, tuple(changes))
 
 
 def targets_of(given: Examples, wanted: Wanted) -> tuple[Target, ...]:
@@ -200,18 +195,50 @@ def known(targets: Sequence[Target], given: Examples) -> Tensor:
     return torch.stack(each).any(0) if each else torch.ones(len(given), dtype=torch.bool)
 
 
-def cut(have: Tensor, fold: int, same: Sequence[object] | None = None, times: Tensor | None = None) -> Splits:
-    """The examples that have a label, [N] of truth, cut at random; those that are the `same` are in one part.
+def cut(
+    targets: Sequence[Target], given: Examples, how: How, same: Sequence[object] | None = None
+) -> tuple[Splits, list[str]]:
+    """The parts of the examples that have a label, those that are the `same` in one; and how they were cut, in lines.
 
-    Symbols     times = when each is, [N]: the earliest train, the latest test
+    Errors      DataError for examples whose files name the parts, or do not; ConfigError for a stratified cut of what
+                has no classes
     """
-    rows = have.nonzero()[:, 0]
-    if times is not None:
-        return {split: rows[chosen] for split, chosen in by_time(times[rows], SHARES).items()}
+    rows = known(targets, given).nonzero()[:, 0]
+    classes = targets[0].values(given.targets[0])[rows] if len(targets) == 1 and targets[0].classes else None
+    if given.splits and how.cut in ("auto", "given") and not how.folds:
+        return given.splits, _twice(given, same)
+    if given.splits or how.cut == "given":
+        what = "the files name no parts: a column split with train, valid and test does"
+        if given.splits:
+            asked = "--folds" if how.folds else f"--task.{'' if how.cut in ('group', 'time') else 'cut '}{how.cut}"
+            what = f"the files name the parts, and {asked} makes others: give --task.ignore split, or leave out {asked}"
+        raise DataError(f"{given.place}: {what}")
+    if how.cut == "stratified" and classes is None:
+        raise ConfigError("--task.cut stratified is by classes of one target: choose random, or leave it out")
+    how = replace(how, cut="random" if classes is None else "stratified") if how.cut == "auto" else how
+    keys = [[one[row] for row in rows.tolist()] for one in (same, given.groups) if one is not None]
+    units, times = joined(*keys) if keys else None, torch.empty(0)
+    if given.times is not None:
+        times = torch.from_numpy(given.times.values)
+    made = divided(how, len(rows), units, classes, times[rows] if how.cut == "time" else None)
+    splits = {split: rows[chosen] for split, chosen in made.items()}
+    if given.times is not None and how.cut == "time":
+        return splits, [in_words(given.times, times, splits, given.unit)]
+    told = {"random": "at random", "stratified": f"with equal shares of each {targets[0].name if targets else ''}"}
+    if given.groups is not None:
+        groups = {split: {given.groups[row] for row in chosen.tolist()} for split, chosen in splits.items()}
+        told[how.cut] = f"by {how.group or how.cut}, of which there are {sizes(groups)}"
+    fold = f", fold {how.fold % how.folds} of {how.folds} tests" if how.folds else ""
+    return splits, [f"{given.unit} cut {told[how.cut]}{fold}"]
+
+
+def _twice(given: Examples, same: Sequence[object] | None) -> list[str]:
+    """A line for each held-out part whose examples are there in training too, where the files name the parts."""
     if same is None:
-        return {split: rows[chosen] for split, chosen in shuffled(len(rows), fold, SHARES).items()}
-    groups = _groups(rows, same)
-    return {split: _rows_of(groups, chosen) for split, chosen in shuffled(len(groups), fold, SHARES).items()}
+        return []
+    train = {same[row] for row in given.splits["train"].tolist()}
+    found = [(split, sum(same[row] in train for row in given.splits[split].tolist())) for split in SPLITS[1:]]
+    return [f"{counted(count, given.unit[:-1])} of the {split} part train too" for split, count in found if count]
 
 
 def with_validation(train: Tensor, fold: int, same: Sequence[object]) -> Splits:

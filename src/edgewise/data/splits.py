@@ -2,6 +2,7 @@
 change: the figures of docs/results.md rest on them."""
 
 from collections.abc import Callable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -78,6 +79,134 @@ def by_class(labels: Tensor, seed: int, ends: tuple[float, float] = (0.6, 0.8)) 
         own = own[torch.randperm(len(own), generator=generator)]
         parts.append(cut(own, [round(end * len(own)) for end in ends]))
     return ascending({split: torch.cat([part[split] for part in parts]) for split in SPLITS})
+
+
+Cut = Literal["auto", "random", "stratified", "group", "time", "given"]
+MoleculeCut = Literal["auto", "random", "stratified", "scaffold", "group", "time", "given"]
+SHARES = (0.6, 0.8)  # of one's own data: where training and validation end
+
+
+@dataclass(frozen=True)
+class How:
+    """How examples of one's own are cut.
+
+    Symbols     cut = "auto": as the files say, else by what is named, else stratified where there are classes, else at
+                random; fold = seed of the draws; or of cross-validation in `folds` parts the part that tests, counted
+                on through further draws: 7 of 5 folds is part 2 of the second; group, time = columns, empty: none, or
+                of times the only one there is
+    Errors      ConfigError for a cut that lacks its column, or that has no folds
+    """
+
+    cut: MoleculeCut = "auto"
+    fold: int = 0
+    folds: int = 0
+    group: str = ""
+    time: str = ""
+
+    def __post_init__(self) -> None:
+        columns: dict[str, Cut] = {"--task.group": "group", "--task.time": "time"}
+        asked = [cut for name, cut in columns.items() if getattr(self, cut)]
+        if len({*asked, self.cut} - {"auto"}) > 1:
+            given = [f"--task.{cut}" for cut in asked] + [f"--task.cut {self.cut}"] * (self.cut != "auto")
+            raise ConfigError(f"{' and '.join(given)} are different cuts: leave one out")
+        object.__setattr__(self, "cut", asked[0] if asked else self.cut)
+        if self.cut == "group" and not self.group:
+            raise ConfigError("--task.cut group needs --task.group, the column of what stays together")
+        if self.folds and (self.folds < 2 or self.fold < 0):
+            raise ConfigError(f"task.folds must be at least 2 and task.fold 0, not {self.folds} and {self.fold}")
+        if self.folds and self.cut in ("time", "given"):
+            what = f"a cut {'by time' if self.cut == 'time' else 'that is given'} has one test part"
+            raise ConfigError(f"{what}: no cross-validation tests each example once: leave out --folds")
+
+
+def divided(
+    how: How, count: int, units: Tensor | None = None, classes: Tensor | None = None, times: Tensor | None = None
+) -> Splits:
+    """Examples cut as is wanted: the one function by which all kinds of one's own data are cut. Each part ascends.
+
+    Symbols     units [N] = those of one number are in one part, 0, 1, ... in order of their first examples; classes [N]
+                = of each the class, for a stratified cut; times [N] = when each is: the earliest train, the latest test
+    Errors      DataError for fewer units or times than parts
+    Edge cases  units are stratified by the class of their first example, and dated by their last; classes of one unit
+                train, unless there are many; parts by group or scaffold have their shares of examples as nearly as
+                whole groups can
+
+    Example
+        >>> parts = [divided(How("stratified", fold, 5), 10, classes=torch.arange(10) % 2) for fold in range(5)]
+        >>> sorted(row for part in parts for row in part["test"].tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    units = torch.arange(count) if units is None else units
+    sizes = torch.bincount(units)
+    if times is not None:
+        latest = times.new_zeros(len(sizes)).scatter_reduce(0, units, times, "amax", include_self=False)
+        return by_time(latest[units], SHARES)
+    grouped, wanted = how.cut in ("group", "scaffold"), how.folds or len(SPLITS)
+    if len(sizes) < wanted:
+        what = f"values of {how.group}" if how.group else "scaffolds" if grouped else "examples"
+        raise DataError(f"{len(sizes)} different {what} do not make {wanted} {'folds' if how.folds else 'parts'}")
+    draw, fold = divmod(how.fold, how.folds) if how.folds else (how.fold, 0)
+    order, part_of = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(draw)), torch.zeros_like(sizes)
+    keys = (sizes <= count / 10).long() if grouped else torch.zeros_like(sizes)  # large groups are dealt first
+    if how.cut == "stratified" and classes is not None:
+        first = torch.zeros_like(sizes).scatter_reduce(0, units, torch.arange(count), "amin", include_self=False)
+        keys = classes[first]
+        if not how.folds:
+            alone = keys.bincount()[keys[order]] == 1
+            order = order[~alone] if 5 * int(alone.sum()) < len(order) else order
+    order = order[keys[order].argsort(stable=True)]
+
+    def dealt_out(order: Tensor, shares: Sequence[float], cards: Sequence[int]) -> Tensor:
+        if grouped:
+            return _filled(sizes[order], shares)
+        return torch.tensor(cards)[torch.arange(len(order)) % len(cards)]
+
+    if how.folds:
+        fold_of = dealt_out(order, [1 / how.folds] * how.folds, range(how.folds))
+        part_of[order[fold_of == fold]], order = 2, order[fold_of != fold]
+        part_of[order] = dealt_out(order, (0.8, 0.2), (0, 1, 0, 0, 0))
+    elif how.cut == "random":
+        for number, rows in enumerate(shuffled(len(sizes), draw, SHARES).values()):
+            part_of[rows] = number
+    else:
+        part_of[order] = dealt_out(order, (0.6, 0.2, 0.2), (0, 1, 0, 2, 0))
+    return {split: (part_of[units] == number).nonzero()[:, 0] for number, split in enumerate(SPLITS)}
+
+
+def _filled(sizes: Tensor, shares: Sequence[float]) -> Tensor:
+    """The part of each group, in order: the one that lacks most of its share, or of the empty while few are left."""
+    lacking, made, empty = [share * int(sizes.sum()) for share in shares], list[int](), {*range(len(shares))}
+    for left, size in zip(range(len(sizes), 0, -1), sizes.tolist(), strict=True):
+        part = max(empty if left <= len(empty) else range(len(shares)), key=lambda one: (lacking[one], -one))
+        lacking[part] -= size
+        empty.discard(part)
+        made.append(part)
+    return torch.tensor(made)
+
+
+def joined(*keys: Sequence[object]) -> Tensor:
+    """The units of examples that share a key, of any kind, with one another: [N], in order of their first examples.
+
+    Example
+        >>> joined(["a", "b", "c", "d"], [1, 2, 1, 3]).tolist()
+        [0, 1, 0, 2]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    coded = [_coded(one) for one in keys]
+    units = coded[0]
+    for other in coded[1:]:
+        count = int(units.max()) + 1
+        ends, places = (units.numpy(), other.numpy() + count), count + int(other.max()) + 1
+        links = coo_array((np.ones(len(units)), ends), shape=(places, places))
+        units = _coded(connected_components(links, directed=False)[1][units.numpy()].tolist())
+    return units
+
+
+def _coded(keys: Sequence[object]) -> Tensor:
+    numbers: dict[object, int] = {}
+    return torch.tensor([numbers.setdefault(key, len(numbers)) for key in keys], dtype=torch.int64)
 
 
 def ascending(splits: Splits) -> Splits:

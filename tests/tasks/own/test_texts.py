@@ -70,9 +70,9 @@ def test_byte_pairs_are_learned_from_what_trains_and_kept(tmp_path) -> None:
 
 def test_long_texts_are_refused_or_cut(tmp_path) -> None:
     table = write(tmp_path / "t.csv")
-    with pytest.raises(DataError, match=r"line 3: a text of 19 tokens, of at most 14: give --task\.cut true"):
+    with pytest.raises(DataError, match=r"line 3: a text of 19 tokens, of at most 14: give --task\.truncate true"):
         text_table(str(table), level="character", length=16)
-    task = text_table(str(table), level="character", length=16, cut=True)
+    task = text_table(str(table), level="character", length=16, truncate=True)
     assert max(len(x) for x in task._x) == 16
     assert any("of more than 16 tokens, read without the end" in line for line in task.summary)
     with pytest.raises(ConfigError, match=r"task\.length must be from 3"):

@@ -86,7 +86,7 @@ def train(command: Parser) -> None:
         "recipe", nargs="?", metavar="RECIPE", help="a name of `edgewise list recipes`, or the path of a YAML file"
     )
     number(command, "--seeds", "N", 1, 1000, 1, "repeat with N seeds: mean ± standard deviation")
-    number(command, "--folds", "N", 2, 1000, None, "repeat with task.fold = 0 to N - 1, each with its own seed")
+    number(command, "--folds", "N", 2, 1000, None, "cross-validation: task.fold = 0 to N - 1, each with its own seed")
     command.add_argument("--epochs", type=amount, metavar="N", help="passes over the examples that train, at most")
     command.add_argument("--time", type=duration, metavar="T", help="of training at most, such as 90s, 10m or 2h")
     command.add_argument(

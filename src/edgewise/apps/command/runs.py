@@ -37,7 +37,6 @@ def train(
     help: bool,
 ) -> dict[str, Any]:
     """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
-    one_of(seeds, folds)
     limits = (("train.epochs", epochs), ("train.time", time))
     sections = [*sections, *((name, f"{limit:g}") for name, limit in limits if limit is not None)]
     written = recipes.read(recipe)
@@ -50,7 +49,9 @@ def train(
         del content["recipe"]
         print(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100), end="")
         return content
-    repeated = repetitions(config, folds or seeds, bool(folds))
+    if "folds" not in config.task.options:
+        one_of(seeds, folds)
+    repeated = repetitions(config, folds or seeds, bool(folds), seeds if folds else 1)
     task = rehearse(repeated[-1])
     results, place, runs = list[Result](), None if run is None else Path(run), list[Path]()
     try:
@@ -87,30 +88,36 @@ def one_of(seeds: int, folds: int | None) -> None:
         raise ConfigError("--folds and --seeds exclude one another: each fold has its own seed")
 
 
-def repetitions(config: RunConfig, count: int, folds: bool) -> list[RunConfig]:
-    """The same configuration with so many seeds in a row, or on so many folds of its data, each with its own seed."""
+def repetitions(config: RunConfig, count: int, folds: bool, draws: int = 1) -> list[RunConfig]:
+    """The same configuration with so many seeds in a row, or on so many folds of its data, each with its own seed.
+
+    Symbols     draws = how often one's own data are cut into folds, each time in another way
+    """
     first = config.train.seed
-    seeded = [replace(config, train=replace(config.train, seed=seed)) for seed in range(first, first + count)]
-    return [with_fold(one, fold) for fold, one in enumerate(seeded)] if folds else seeded
+    seeded = [replace(config, train=replace(config.train, seed=seed)) for seed in range(first, first + count * draws)]
+    return [with_fold(one, fold, count) for fold, one in enumerate(seeded)] if folds else seeded
 
 
-def with_fold(config: RunConfig, fold: int) -> RunConfig:
-    """The same configuration on another fold of its data."""
-    if "fold" not in config.task.options:
+def with_fold(config: RunConfig, fold: int, folds: int) -> RunConfig:
+    """The same configuration on another fold of its data; one's own are cut into so many."""
+    options = config.task.options
+    if "fold" not in options:
         raise ConfigError(f"the task {config.task.name!r} has no folds: use --seeds")
-    return replace(config, task=replace(config.task, options=config.task.options | {"fold": fold}))
+    options = options | {"fold": fold} | ({"folds": folds} if "folds" in options else {})
+    return replace(config, task=replace(config.task, options=options))
 
 
 def remaining(
     recipe: str, overrides: Overrides, left: Sequence[RunConfig], folder: Path | None, folds: bool
 ) -> Iterator[list[str]]:
     """The commands that train the repetitions that are left: all seeds at once, or each fold."""
-    chosen = ("train.seed", "task.fold") if folds else ("train.seed",)
+    chosen = ("train.seed", "task.fold", "task.folds") if folds else ("train.seed",)
     same = [f"--{name}={text}" for name, text in overrides if name not in chosen]
     for part in [[one] for one in left] if folds else [left]:
         alone, first = len(part) == 1, part[0]
         words = ["edgewise", "train", recipe, *same, "--train.seed", str(first.train.seed)]
-        words += ["--task.fold", str(first.task.options["fold"])] if folds else []
+        for name in ("fold", "folds") if folds else ():
+            words += [f"--task.{name}", str(first.task.options[name])] if name in first.task.options else []
         words += [] if alone else ["--seeds", str(len(part))]
         words += [] if folder is None else ["--run", str(run_folder(first, folder, alone=False) if alone else folder)]
         yield words

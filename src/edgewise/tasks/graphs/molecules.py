@@ -95,6 +95,21 @@ def identity(smiles: str) -> str:
     return spelt
 
 
+def scaffold(smiles: str) -> str:
+    """The rings of a molecule and what links them, of whatever stereochemistry; "" without a ring.
+
+    Reference   Bemis & Murcko, "The properties of known drugs. 1. Molecular frameworks", 1996
+
+    Example
+        >>> scaffold("Cc1ccccc1CCC2CC2O"), scaffold("CCO")
+        ('c1ccc(CCC2CC2)cc1', '')
+    """
+    read = parse(identity(smiles))
+    from rdkit.Chem.Scaffolds import MurckoScaffold
+
+    return str(MurckoScaffold.MurckoScaffoldSmiles(mol=read))
+
+
 def _crippen(read: Any) -> Tensor:
     """Two numbers for each atom, fitted to measured values of other molecules by Wildman & Crippen, 1999."""
     from rdkit.Chem import rdMolDescriptors

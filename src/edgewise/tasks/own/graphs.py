@@ -46,7 +46,7 @@ from edgewise.data.examples import (
 )
 from edgewise.data.record import Fitted, Settled, labels_in, names_in, settle
 from edgewise.data.rows import Row, as_tables, ends_in, listed_in, named
-from edgewise.data.splits import Splits
+from edgewise.data.splits import Cut, How, Splits
 from edgewise.data.table import (
     ENDINGS,
     SHOWN,
@@ -106,14 +106,22 @@ class Files(ABC, Generic[T, Made]):
     def task(self, settled: Settled, inputs: T) -> Made:
         """The task of examples whose inputs are read by what was fitted."""
 
-    def settle(self, place: str, like: str, wanted: Wanted, fold: int) -> Made:
+    def scaffolds(self, examples: Examples) -> Sequence[object]:
+        """What each example is a variation of, for a cut by that."""
+        raise ConfigError(f"{examples.unit} have no scaffolds: molecules do")
+
+    def settle(self, place: str, like: str, wanted: Wanted, how: How) -> Made:
         """The task of files to train on: see `record.settle`."""
-        examples, inputs = self.read(Path(place).expanduser(), record.read(Path(like).expanduser()) if like else None)
+        parted = replace(self.asked, group=how.group, time=how.time if how.cut == "time" else None)
+        files = self if like else replace(self, asked=parted)
+        examples, inputs = files.read(Path(place).expanduser(), record.read(Path(like).expanduser()) if like else None)
+        if how.cut == "scaffold" and not like:
+            examples = replace(examples, groups=self.scaffolds(examples))
 
         def fit(fitted: Fitted, splits: Splits) -> Fitted:
             return self.fit(inputs, fitted, splits)
 
-        return self.task(settle(examples, like, wanted, fold, self.same(examples, inputs), fit=fit), inputs)
+        return self.task(settle(examples, like, wanted, how, self.same(examples, inputs), fit=fit), inputs)
 
     def elsewhere(self, place: Path, fitted: Fitted) -> Made:
         """The task of other files, whose examples have neither parts nor labels."""
@@ -369,6 +377,10 @@ def graph_folder(
     graph: str = "",
     ends: str = "",
     parallel: Literal["keep", "mean"] = "keep",
+    cut: Cut = "auto",
+    folds: int = 0,
+    group: str = "",
+    time: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
@@ -383,8 +395,8 @@ def graph_folder(
                     within their graph; other columns are features of edges
 
     Of several targets (`--task.label mass,toxic`) each may be missing in some graphs: the loss is over those that are
-    known, and each has its own measures. Without parts, the graphs are cut at random into 60 % to train, 20 % to choose
-    the weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
+    known, and each has its own measures. Without parts, the graphs are cut into 60 % to train, 20 % to choose the
+    weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
 
     Args:
         folder: Where the files lie.
@@ -402,12 +414,21 @@ def graph_folder(
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
             with their "mean".
+        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
+            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
+            is one target of classes, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column: what has the same cell there, such as a patient, is in one part.
+        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
+            only one with dates.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     ignored = frozenset(names_in(ignore))
     asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
-    return GraphFiles(asked, graph, undirected, scale == "standard", parallel).settle(folder, like, target, fold)
+    return GraphFiles(asked, graph, undirected, scale == "standard", parallel).settle(
+        folder, like, target, How(cut, fold, folds, group, time)
+    )
 
 
 AXES = (("x", "y", "z"), ("x", "y"))
@@ -484,6 +505,10 @@ class PointFiles(Files[Points, OwnClouds]):
             columns, sizes, present = members.columns, members.sizes, {*rows.header, *members.header}
             found = rows.found | {"group": members.group, "node": members.named_by}
             rows = replace(rows, found=found, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
+        elif asked.group or asked.time is not None:
+            raise DataError(
+                f"{place}: clouds in folders of their classes have no columns to be cut by: give clouds.csv"
+            )
         else:
             rows, columns, sizes, present = read_files(place, asked, problems)
         if asked.labelled:
@@ -536,6 +561,10 @@ def point_folder(
     like: str = "",
     id: str = "",
     cloud: str = "",
+    cut: Cut = "auto",
+    folds: int = 0,
+    group: str = "",
+    time: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own clouds of points, or several of them: from a folder.
 
@@ -546,8 +575,8 @@ def point_folder(
     or a folder for each class, with a table of points for each cloud in it.
 
     Each cloud's mean is taken off its coordinates, and all are divided by the root mean square of those that train, so
-    that sizes and directions stay as they are. Without parts, the clouds are cut at random into 60 % to train, 20 % to
-    choose the weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
+    that sizes and directions stay as they are. Without parts, the clouds are cut into 60 % to train, 20 % to choose the
+    weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
 
     Args:
         folder: Where the files lie.
@@ -562,13 +591,21 @@ def point_folder(
         like: A run folder: its parts, classes and scales are taken.
         id: The column that names the clouds. Empty: it is found.
         cloud: The column of points that names their cloud. Empty: it is found.
+        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
+            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
+            is one target of classes, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column: what has the same cell there, such as a patient, is in one part.
+        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
+            only one with dates.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     if neighbors < 1:
         raise ConfigError(f"task.neighbors must be at least 1, not {neighbors}")
     asked = Asked("clouds", label=labels_in(label, like), id=id, ignore=frozenset(names_in(ignore)))
-    return PointFiles(asked, cloud, names_in(position), neighbors).settle(folder, like, target, fold)
+    files = PointFiles(asked, cloud, names_in(position), neighbors)
+    return files.settle(folder, like, target, How(cut, fold, folds, group, time))
 
 
 def read_files(place: Path, asked: Asked, problems: list[str]) -> tuple[Examples, list[Column], Array, set[str]]:

@@ -19,7 +19,7 @@ from edgewise.data import record
 from edgewise.data.columns import Encoding, check_folders
 from edgewise.data.examples import Asked, Examples
 from edgewise.data.record import Fitted, Settled
-from edgewise.data.splits import SPLITS, Split, Splits
+from edgewise.data.splits import SPLITS, How, Split, Splits
 from edgewise.data.table import Problems
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, read_bytes, reading, spelt
@@ -217,12 +217,14 @@ def image_folder(
     shift: int = 0,
     fold: int = 0,
     like: str = "",
+    cut: Literal["auto", "random", "stratified", "given"] = "auto",
+    folds: int = 0,
 ) -> ImageClassification:
     """Guess the class of your own images: from a folder with a folder of pictures for each class.
 
     PNG, JPEG, BMP, GIF, TIFF, WebP, PGM and PPM are read, turned as their camera says; what is transparent is white.
     Where the folder holds `train`, `test` and perhaps `valid` or `val`, each with a folder for each class, these are
-    the parts; without `valid` a fifth of what trains chooses the weights. Else the images are cut at random into 60 %
+    the parts; without `valid` a fifth of what trains chooses the weights. Else the images are cut into 60 %
     to train, 20 % to choose the weights by and 20 % to test; equal images are in one part. A run keeps the parts, the
     classes, and the mean and deviation of the pixels that train.
 
@@ -235,13 +237,16 @@ def image_folder(
         shift: Move each training image by up to so many pixels, at random.
         fold: Seed of the random cut: another number, another cut.
         like: A run folder: its parts, classes and scales are taken.
+        cut: "random"; "stratified", with equal shares of each class; or "given", as the folders say. "auto": as they
+            say, else stratified.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
 
     Errors      pictures that are damaged, too large or of several sizes are a `DataError` that names them all
     """
     if size < 0 or size > 4096:
         raise ConfigError(f"task.size must be from 0 to 4096, not {size}")
     files = ImageFiles(Asked("images"), size, colour, patch, shift, fold)
-    return files.settle(folder, like, "class", fold)
+    return files.settle(folder, like, "class", How(cut, fold, folds))
 
 
 def find_images(place: Path, labelled: bool = True) -> Examples:

@@ -27,7 +27,7 @@ from edgewise.data.examples import (
 from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.rows import with_node
-from edgewise.data.splits import SPLITS, Splits, by_time
+from edgewise.data.splits import SPLITS, Cut, How, Splits, by_time, divided
 from edgewise.data.table import object_in
 from edgewise.errors import DataError
 from edgewise.files import folder_name
@@ -249,6 +249,9 @@ def node_folder(
     ends: str = "",
     time: str = "",
     parallel: Literal["keep", "mean"] = "keep",
+    cut: Cut = "auto",
+    folds: int = 0,
+    group: str = "",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -270,7 +273,7 @@ def node_folder(
     A CSV file may be in UTF-8, UTF-16 or Windows-1252, with cells between commas, semicolons, tabs or bars, and with
     decimal commas; how it was read is said.
 
-    Without parts, the labelled nodes are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to
+    Without parts, the labelled nodes are cut into 60 % to train, 20 % to choose the weights by and 20 % to
     test. Numbers of tables are standardised by the nodes that train; a cell without a value is their mean, and a
     further feature says that it was missing, if a node that trains lacks one. Arrays are read as they are. A run keeps
     each node's part, the classes and the scales, and goes by them when it is evaluated or resumed, whatever has become
@@ -291,20 +294,27 @@ def node_folder(
         ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
             earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
+            With cut "time" and without a name: the only one with dates.
         parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
             with their "mean".
+        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
+            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
+            is one target of classes, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column: what has the same cell there, such as a patient, is in one part.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
                 and without `fanouts`, else they are a `ConfigError`.
     """
     label_of = names_in(label) or ("label",)
+    how = How(cut, fold, folds, group, time)
     asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
+    asked = asked if like else replace(asked, group=group)
     kept = record.read(Path(like).expanduser()) if like else None
     given = read_graph(Path(folder).expanduser(), kept.asked(asked) if kept else asked)
-    given, when = times_of_nodes(given, time) if time and not like else (given, None)
+    given = times_of_nodes(given, time) if how.cut == "time" and not like else given
     given = given.described(given.edges)
-    times = None if when is None else torch.from_numpy(when.values)
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
@@ -312,11 +322,10 @@ def node_folder(
         widths = width_of(given.x, columns), width_of(given.e, edges)
         return replace(fitted, columns=columns, edges=edges, widths=widths, names=dict(given.found), parallel=parallel)
 
-    own = settle(given, like, target, fold, times=times, fit=fit_columns)
-    notes = [in_words(when, times, own.splits, "nodes")] if when is not None and times is not None else []
+    own = settle(given, like, target, how, fit=fit_columns)
     if given.e is not None:
-        notes += apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
-    own = replace(own, given=replace(own.given, notes=(*own.given.notes, *notes)))
+        told = apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
+        own = replace(own, given=replace(own.given, notes=(*own.given.notes, *told)))
     return task_of(own, undirected, asked, fanouts)
 
 
@@ -477,6 +486,8 @@ def link_folder(
     ends: str = "",
     time: str = "",
     like: str = "",
+    cut: Literal["auto", "random", "time"] = "auto",
+    folds: int = 0,
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
@@ -500,13 +511,17 @@ def link_folder(
         time: A column of edges with dates or numbers: the earliest links train and the latest test. It is no feature
             then.
         like: A run folder: its cut and its scales of columns are taken.
+        cut: How to cut: "random", or by "time", of which `time` names the column; else it is the only one with dates.
+            "auto": by time where that is named.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
+    how = How("random" if cut == "auto" and not time else cut, fold, folds, time=time)
     run, fitted = Path(like).expanduser(), record.read(Path(like).expanduser()) if like else None
     asked = Asked("nodes", id=id, ignore=frozenset(names_in(ignore)), labelled=False, ends=names_in(ends))
     given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
-    given, when = times_of_edges(given, time) if time and not like else (given, None)
+    given, when = times_of_edges(given, time) if how.cut == "time" and not like else (given, None)
     if given.e is not None:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: give --task.ignore {names}"
@@ -514,25 +529,30 @@ def link_folder(
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
     generator, notes, changes = torch.Generator().manual_seed(fold), list[str](), list[str]()
     if like:
-        cut, changes = read_cut(run, given, graph)
-    elif when is None:
-        cut = cut_links(graph, VALID, TEST, generator)
+        made, changes = read_cut(run, given, graph)
+    elif when is None and not folds:
+        made = cut_links(graph, VALID, TEST, generator)
     else:
-        times, links = times_of_links(given.edges, when.values, len(given)), links_of(graph)
-        parts = by_time(times, (1 - VALID - TEST, 1 - TEST))
+        links = links_of(graph)
+        if when is None:
+            parts = divided(how, links.shape[1])
+            notes.append(f"links cut at random, fold {fold % folds} of {folds} tests")
+        else:
+            times = times_of_links(given.edges, when.values, len(given))
+            parts = by_time(times, (1 - VALID - TEST, 1 - TEST))
+            notes.append(in_words(when, times, parts, "links"))
         train, valid, test = (links[:, parts[split]] for split in SPLITS)
-        cut = hold_out(graph, train, valid, test, generator)
-        notes.append(in_words(when, times, parts, "links"))
-    if empty := [split for split in SPLITS if not getattr(cut, split).numel()]:
+        made = hold_out(graph, train, valid, test, generator)
+    if empty := [split for split in SPLITS if not getattr(made, split).numel()]:
         count = links_of(graph).shape[1]
         raise DataError(f"{given.place}: {count} links between two nodes are too few: none is left for {empty[0]}")
-    given = given.described(cut.train.numpy())  # those that are held out are in no degree
+    given = given.described(made.train.numpy())  # those that are held out are in no degree
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
         fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=dict(given.found))
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
     x, _ = inputs_of(given, fitted)
-    task = OwnLinks(f"links of {folder_name(given.place)}", cut, x, width, variational, fanouts)
+    task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts)
     task.given, task.fitted, task.asked, task.changes = given, fitted, asked, tuple(changes)
     task.summary = (task.describe(), *given.notes, *notes)
     return task

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, read_examples
 from edgewise.data.record import Settled, names_in, settle
-from edgewise.data.splits import SPLITS, Splits
+from edgewise.data.splits import SPLITS, How, Splits
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
@@ -70,13 +72,17 @@ def parallel_text(
     length: int = 400,
     fold: int = 0,
     like: str = "",
+    cut: Literal["auto", "random", "group", "time", "given"] = "auto",
+    folds: int = 0,
+    group: str = "",
+    time: str = "",
 ) -> Translation:
     """Translate between two languages of your own: pairs of sentences from two files, or from a table.
 
     Either two texts, in which a line of the one is the translation of the same line of the other, or a CSV, TSV or
     Parquet file with a column for each side, and perhaps one called `split` ("train", "valid", "test" or nothing). A
     file with tabs may be without a line of names: its columns are then chosen by their numbers, from 1. Without parts,
-    the pairs are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to test, equal sources in one
+    the pairs are cut into 60 % to train, 20 % to choose the weights by and 20 % to test, equal sources in one
     part. Pairs of which a side is empty, or longer than `length`, are left out, and that is said. A run keeps the parts
     and the tokens.
 
@@ -96,6 +102,12 @@ def parallel_text(
         length: Most bytes of a sentence.
         fold: Seed of the random cut: another number, another cut.
         like: A run folder: its parts and tokens are taken.
+        cut: "random", by "group" or "time", or "given", as a column `split` says. "auto": as that or what is named
+            below says, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column of the table: what has the same cell there, such as a document, is in one part.
+        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
+            only one with dates.
 
     Errors      files that are missing, malformed or of different numbers of lines are a `DataError`
     """
@@ -103,24 +115,28 @@ def parallel_text(
         raise ConfigError("give --task.source and --task.target, two texts; or --task.file, a table with both")
     if length < 1:
         raise ConfigError(f"task.length must be at least 1, not {length}")
-    pair = names_in(columns)
+    how, pair = How(cut, fold, folds, group, time), names_in(columns)
     if len(pair) not in (0, 2):
         raise ConfigError(f"task.columns must be two names, or two numbers, with a comma between them, not {columns!r}")
     if file:
-        rows = read_table(Path(file).expanduser(), pair)
+        rows = read_table(Path(file).expanduser(), pair, None if like else how)
+    elif how.cut in ("group", "time"):
+        raise ConfigError(f"two texts have no columns to be cut by {how.cut}: give a table, --task.file")
     else:
         rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
     rows = within(rows, length, lowercase)
-    own = settle(rows, like, "auto", fold, rows.inputs["source"])
+    own = settle(rows, like, "auto", how, rows.inputs["source"])
     return OwnTranslation(own, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
 
 
-def read_table(path: Path, pair: Sequence[str]) -> Examples:
-    """The pairs of a table."""
+def read_table(path: Path, pair: Sequence[str], how: How | None = None) -> Examples:
+    """The pairs of a table, with the columns by which they are to be cut."""
     if pair and all(name.isdigit() for name in pair):
         return without_names(path, [int(name) for name in pair])
     chosen = dict(zip(SIDES, pair, strict=True)) if pair else {}
     asked, problems = Asked("pairs", SIDES, chosen, id="row", targets=False, blank=True), list[str]()
+    if how is not None:
+        asked = replace(asked, group=how.group, time=how.time if how.cut == "time" else None)
     try:
         rows = read_examples(path, asked, problems)
     except DataError as error:
@@ -201,5 +217,7 @@ def within(rows: Examples, length: int, lowercase: bool) -> Examples:
         inputs={side: [texts[n] for n in good] for side, texts in zip(SIDES, sides, strict=True)},
         splits=splits,
         count=len(good),
+        groups=rows.groups and [rows.groups[n] for n in good],
+        times=rows.times and rows.times.taken(np.array(good)),
         notes=(*rows.notes, *notes),
     )

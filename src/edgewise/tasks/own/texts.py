@@ -15,6 +15,7 @@ from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, columns_of_inputs, given_table, read_examples
 from edgewise.data.record import Fitted, Settled, labels_in, names_in
 from edgewise.data.rows import Row
+from edgewise.data.splits import Cut, How, MoleculeCut
 from edgewise.data.table import Problems, Table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
@@ -24,7 +25,7 @@ from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES
-from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit
+from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit, scaffold
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
 from edgewise.tasks.text.denoising import text_graph
@@ -51,7 +52,7 @@ class TextFiles(Files[None, "OwnTexts"]):
     vocabulary: int = 4000  # tokens, for byte pairs
     length: int = 256  # most tokens of a text, with its two ends
     lowercase: bool = False  # whether only small letters are read
-    cut: bool = False  # whether what a text has beyond that is left out
+    truncate: bool = False  # whether what a text has beyond that is left out
     tokenizer: Tokenizer | None = None  # the tokens; None: they are learned from the texts that train
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
@@ -151,8 +152,8 @@ class OwnTexts(OwnRows):
         Errors      DataError for more than `length` tokens where texts are not to be cut
         """
         tokens, most = self.tokenizer.encode([text])[0], self.how.length - 2
-        if len(tokens) > most and not self.how.cut:
-            advice = "give --task.cut true, or a larger --task.length"
+        if len(tokens) > most and not self.how.truncate:
+            advice = "give --task.truncate true, or a larger --task.length"
             raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
         return torch.tensor([self.tokenizer.begin, *tokens[:most], self.tokenizer.end]), len(tokens) <= most
 
@@ -209,14 +210,18 @@ def text_table(
     vocabulary: int = 4000,
     length: int = 256,
     lowercase: bool = False,
-    cut: bool = False,
+    truncate: bool = False,
     like: str = "",
     id: str = "",
+    cut: Cut | bool = "auto",
+    folds: int = 0,
+    group: str = "",
+    time: str = "",
 ) -> GraphClassification:
     """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
 
     The table is a CSV, TSV or Parquet file. Of several targets (`--task.label stars,topic`) each may be missing in some
-    rows. Without a column `split` the texts are cut at random into 60 % to train, 20 % to choose the weights by and
+    rows. Without a column `split` the texts are cut into 60 % to train, 20 % to choose the weights by and
     20 % to test; equal texts are in one part. A run keeps the tokens, parts, classes and
     scales.
 
@@ -234,9 +239,17 @@ def text_table(
         vocabulary: Tokens, for "bpe".
         length: Most tokens of a text, with its two ends.
         lowercase: Read small letters only.
-        cut: Leave out what a text has beyond `length` tokens.
+        truncate: Leave out what a text has beyond `length` tokens.
         like: A run folder: its parts, classes and scales are taken.
         id: The column that names the texts. Empty: `id`, `name`, ..., or they are their rows.
+        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
+            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
+            is one target of classes, else random.
+            true, false: `truncate` of older runs.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column: what has the same cell there, such as a patient, is in one part.
+        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
+            only one with dates.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
                 than `length`, unless they are to be cut
@@ -245,8 +258,9 @@ def text_table(
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored)
-    files = TextFiles(asked, level, vocabulary, length, lowercase, cut, tokenizer_of(like))
-    return files.settle(str(given_table(file, asked.unit)), like, target, fold)
+    how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
+    files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like))
+    return files.settle(str(given_table(file, asked.unit)), like, target, how)
 
 
 def tokenizer_of(run: str) -> Tokenizer | None:
@@ -326,6 +340,9 @@ class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
             "found": dict(own.given.found),
         }
 
+    def scaffolds(self, examples: Examples) -> Sequence[object]:
+        return [scaffold(text) for text in examples.inputs["smiles"]]
+
     def task(self, settled: Settled, inputs: list[Molecule]) -> OwnMolecules:
         members, x, e = zip(*inputs, strict=True)
         names, known = tuple(settled.given.inputs["smiles"]), torch.cat(e) if self.bonds else None
@@ -343,12 +360,16 @@ def molecule_table(
     bonds: bool = False,
     like: str = "",
     id: str = "",
+    cut: MoleculeCut = "auto",
+    folds: int = 0,
+    group: str = "",
+    time: str = "",
 ) -> GraphClassification:
     """Guess classes or quantities of your own molecules, one or several: from a table with a column of SMILES.
 
     The table is a CSV, TSV or Parquet file. Of several targets (`--task.label logp,toxic`) each may be missing in some
     rows: the loss is over those that are known, and each has its own measures. Without a column `split` the molecules
-    are cut at random into 60 % to train, 20 % to choose the weights by and 20 % to test, all rows of one molecule in
+    are cut into 60 % to train, 20 % to choose the weights by and 20 % to test, all rows of one molecule in
     one part, however it is spelt. A run keeps the parts, classes and scales, as with `node-folder`.
 
     Args:
@@ -363,10 +384,18 @@ def molecule_table(
         bonds: Give the types of bonds, for a model that reads edge features.
         like: A run folder: its parts, classes and scales are taken.
         id: The column that names the molecules. Empty: `id`, `name`, ..., or they are their rows.
+        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time"; by "scaffold",
+            all of one (Bemis & Murcko, 1996) in one part; "given", as a column `split` says. "auto": as that or what
+            is named below says, else stratified where there is one target of classes, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        group: A column: what has the same cell there, such as a patient, is in one part.
+        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
+            only one with dates.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, each SMILES that RDKit
                 cannot read with its line; EdgewiseError where RDKit is not installed
     """
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored)
-    return MoleculeFiles(asked, bonds).settle(str(given_table(file, asked.unit)), like, target, fold)
+    how = How(cut, fold, folds, group, time)
+    return MoleculeFiles(asked, bonds).settle(str(given_table(file, asked.unit)), like, target, how)
