@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
-from edgewise.data.record import DATA, listed
-from edgewise.data.splits import Split
+from edgewise.data.record import DATA, known, listed
+from edgewise.data.splits import SPLITS, Split
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind, nearest
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
 from edgewise.graphs import Graph
@@ -23,7 +23,7 @@ from edgewise.models import MODELS
 from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.abilities import Judges, Keeps, Measured, Recalls
+from edgewise.tasks.core.abilities import Judges, Keeps, Measured, PredictsAll, Recalls
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, joined, measures
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
@@ -268,6 +268,29 @@ def measure_by(task: Task, metric: str) -> None:
             task.metric, task.maximise = metric, larger_is_better(name, type(task).__name__)
         except ConfigError as error:
             raise ConfigError(f"no measure is called {metric!r}{nearest(name, MEASURES) or f': {error}'}") from error
+
+
+def on_data(loaded: LoadedRun, place: Path) -> LoadedRun:
+    """A run whose test split is all that has a label in other data, which lie at a place.
+
+    Errors      DataError for data without a label; ConfigError for a task that reads no others
+    """
+    if not isinstance(loaded.task, PredictsAll):
+        raise ConfigError(f"{loaded.task.name} is measured on its own parts alone: leave out --data")
+    task: Any = loaded.task.elsewhere(place, labelled=True)
+    given, targets = task.own.given, task.own.fitted.targets
+    for line in task.changes or ():
+        say(line)
+    for target, labels in zip(targets, given.targets, strict=True):
+        if strange := target.strangers(labels):
+            say(f"{target.name}: labels other than the run's count as unlabelled: {listed(strange)}")
+    rows = known(targets, given).nonzero()[:, 0]
+    if not len(rows):
+        names = ", ".join(target.name for target in targets)
+        raise DataError(f"{place}: no {given.unit[:-1]} has a label of the run's in {names}: nothing can be measured")
+    task.splits, task.has_test = dict.fromkeys(SPLITS, rows[:0]) | {"test": rows}, True
+    measure_by(task, loaded.config.evaluation.metric)
+    return replace(loaded, task=task)
 
 
 def check_metric(task: Task, outputs: Any, batch: Batch) -> None:

@@ -122,6 +122,8 @@ def test_a_run_predicts_and_keeps_its_parts(tmp_path, capsys) -> None:
     assert (after.images.mean, after.images.deviation) == (first.images.mean, first.images.deviation)
     assert main(["evaluate", str(run)]) == 0
     assert "images with a label in no part of the run's split" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--data", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["quality"]["classes"]["red"]["count"] == 21
     trained = deployment.load(run)
     out = tmp_path / "answers.csv"
     assert main(["predict", str(run), str(tmp_path / "more" / "blue"), "--out", str(out)]) == 0

@@ -1,6 +1,7 @@
 """Nodes of one's own graph with several targets, classes and quantities, some of them unknown."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import edgewise
 from data.test_graph import write
+from edgewise.apps.command.main import main
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import node_folder
 from edgewise.tasks.core.measures import measures
@@ -57,7 +59,7 @@ def test_parts_of_a_sampled_batch_make_its_loss(tmp_path) -> None:
     assert loss(3) == pytest.approx(loss(1), rel=1e-12)
 
 
-def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
+def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path, capsys) -> None:
     folder = people(tmp_path / "mine")
     task = Choice("node-folder", {"folder": folder, "label": "age,party"})
     model = Choice("gnn", {"layer": {"name": "gat", "heads": 2}, "width": 8})
@@ -82,5 +84,14 @@ def test_a_run_predicts_evaluates_and_reads_new_nodes(tmp_path) -> None:
     (new / "edges.csv").write_text("from,to\nx,y\n")
     rows = [*trained.task.elsewhere(new).table(trained.model, None, "cpu")]
     assert [row["node"] for row in rows] == ["x", "y"] and set(rows[0]) == {"node", "age", "party"}
+    ages = [row["age"]["value"] for row in rows]
+    (new / "nodes.csv").write_text(f"who,height,age,party\nx,1,{ages[0] + 3},\ny,2,{ages[1] + 4},north\n")
+    assert main(["evaluate", str(tmp_path / "run"), "--data", str(new), "--json"]) == 0
+    out, err = capsys.readouterr()
+    found = json.loads(out.splitlines()[-1])
+    assert found["test"]["rmse age"] == pytest.approx(12.5**0.5, rel=1e-4) and "valid" not in found
+    assert found["quality"]["measures"]["mae age"]["value"] == pytest.approx(3.5, rel=1e-4)
+    assert "party: labels other than the run's count as unlabelled: north" in err
+    assert not (tmp_path / "run" / "evaluation.json").exists()
     with (tmp_path / "run" / "split.csv").open() as split:
         assert {row["part"] for row in csv.DictReader(split)} == {"train", "valid", "test"}

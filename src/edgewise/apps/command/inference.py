@@ -30,25 +30,29 @@ EVALUATION = "evaluation.json"
 SHOWN = 40  # classes that are printed
 
 
-def evaluate(run: str, accept: bool, data: Moved) -> dict[str, Any]:
+def evaluate(run: str, accept: bool, data: Moved, on: str | None = None) -> dict[str, Any]:
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
     the last of them also every measure with its interval, each class, or the largest errors. The run has them in
-    evaluation.json, if it can be written."""
+    evaluation.json, if it can be written. With `on`, print those of other labelled data alone."""
     loaded = training.load_run(Path(run), accept=accept, folder=data)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
+    if on is not None:
+        loaded, splits, result["data"] = training.on_data(loaded, Path(on)), ("test",), on
     for split in splits:
         scores, answers = training.examined(
             loaded.model, loaded.task, split, size, loaded.pattern, device_of(loaded), whole=split == splits[-1]
         )
         result[split] = scores
-        print(f"{split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
+        print(f"{on or split}: " + ", ".join(f"{name} {shown(name, value)}" for name, value in scores.items()))
     if answers:
         numbers: Any = loaded.task.splits[splits[-1]]
         quality = measures.quality(answers, lambda row: predicting(loaded.task).name_of(int(numbers[row])))
         print("\n".join(in_words(quality)))
         result["quality"] = quality
+    if on is not None:
+        return result
     kept = json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
     try:
         write_file(Path(run) / EVALUATION, kept)

@@ -66,6 +66,13 @@ def demo(command: Parser) -> None:
     )
 
 
+def evaluate(command: Parser) -> None:
+    of_run(command)
+    command.add_argument(
+        "--data", dest="on", metavar="PLACE", help="measure on all that has a label in this file or folder instead"
+    )
+
+
 TABLES = ("systems", "recipes", "layers", "models", "patterns", "backends", "tasks")
 
 
@@ -361,7 +368,7 @@ COMMANDS = {
     "train": Command("train a recipe; write its run folder and report", train, "command.runs:train", TRAIN),
     "tune": Command("search a recipe's options by the validation data", tune, "tuning.command:tune", TUNE),
     "resume": Command("go on with an interrupted run, bit for bit", of_run, "command.runs:resume"),
-    "evaluate": Command("measure a run on its validation and test data", of_run, "command.inference:evaluate"),
+    "evaluate": Command("measure a run on its validation and test data", evaluate, "command.inference:evaluate"),
     "predict": Command("predict for one input, or for all of a file or a folder", predict, "command.inference:predict"),
     "generate": Command(
         "let a model continue a text, or write new graphs or images", generate, "command.inference:generate"

@@ -88,9 +88,9 @@ class PredictsAll(Protocol):
     changes: tuple[str, ...] | None
     """What those data have that the trained ones had not."""
 
-    def elsewhere(self, place: Path) -> PredictsAll:
-        """This task on other data, which lie at a place: without splits, but with all that was fitted to the data that
-        trained."""
+    def elsewhere(self, place: Path, labelled: bool = False) -> PredictsAll:
+        """This task on other data, which lie at a place: without splits and, unless they are `labelled`, without
+        labels, but with all that was fitted to the data that trained."""
 
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """The prediction for everything there is, as rows of one table."""

@@ -123,10 +123,10 @@ class Files(ABC, Generic[T, Made]):
 
         return self.task(settle(examples, like, wanted, how, self.same(examples, inputs), fit=fit), inputs)
 
-    def elsewhere(self, place: Path, fitted: Fitted) -> Made:
-        """The task of other files, whose examples have neither parts nor labels."""
-        unlabelled = replace(self, asked=replace(self.asked, labelled=False))
-        examples, inputs = unlabelled.read(place, fitted)
+    def elsewhere(self, place: Path, fitted: Fitted, labelled: bool) -> Made:
+        """The task of other files, whose examples have no parts and, unless they are `labelled`, no labels."""
+        reader = replace(self, asked=replace(self.asked, labelled=labelled))
+        examples, inputs = reader.read(place, fitted)
         return self.task(Settled(examples, fitted, {}), inputs)
 
 
@@ -171,8 +171,8 @@ class OwnExamples(SeveralTargets, GraphClassification):
         made = super().preprocessing() | {"targets": self.own.fitted.to_plain()["targets"]}
         return made | {"rows": self.how.to_plain(self.own)}
 
-    def elsewhere(self, place: Path) -> OwnExamples:
-        made: OwnExamples = self.how.elsewhere(place, self.own.fitted)
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnExamples:
+        made: OwnExamples = self.how.elsewhere(place, self.own.fitted, labelled)
         return made
 
     @torch.no_grad()

@@ -120,9 +120,9 @@ class OwnImages(ImageClassification):
             raise DataError(f"{request}: {pixels.shape[0]} x {pixels.shape[1]} pixels, expected {height} x {width}")
         return torch.from_numpy(pixels.copy()), None
 
-    def elsewhere(self, place: Path) -> OwnImages:
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnImages:
         height, width = self.images.pixels.shape[1:3]
-        return replace(self.how, shape=(height, width)).elsewhere(place, self.own.fitted)
+        return replace(self.how, shape=(height, width)).elsewhere(place, self.own.fitted, labelled)
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:

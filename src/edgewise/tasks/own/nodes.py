@@ -99,8 +99,8 @@ class OwnNodes(SampledNodes):
         both = np.concatenate([own, *(part / np.maximum(degree, 1) for part in sums)], 1)
         yield Rows("a node's features and its neighbours' means", both[numbers])
 
-    def elsewhere(self, place: Path) -> OwnNodes:
-        asked = self.fitted.asked(replace(self.asked, labelled=False))
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnNodes:
+        asked = self.fitted.asked(replace(self.asked, labelled=labelled))
         arrays = place.suffix.lower() == ".npz"
         given = read_npz(place, asked) if arrays else read_graph(place if place.is_dir() else place.parent, asked)
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}

@@ -174,8 +174,8 @@ class OwnTexts(OwnRows):
     def preprocessing(self) -> dict[str, Any]:
         return super().preprocessing() | for_library(self.tokenizer, lowercase=self.how.lowercase)
 
-    def elsewhere(self, place: Path) -> OwnTexts:
-        return replace(self.how, tokenizer=self.tokenizer).elsewhere(place, self.own.fitted)
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnTexts:
+        return replace(self.how, tokenizer=self.tokenizer).elsewhere(place, self.own.fitted, labelled)
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         subject = super().subject(model, pattern, request)
