@@ -91,6 +91,22 @@ def test_what_is_no_mask_is_refused(mask: Any, what: str) -> None:
         Graph.from_mask(mask, N)
 
 
+def test_masks_that_flex_attention_joins() -> None:
+    from torch.nn.attention.flex_attention import and_masks, create_block_mask, or_masks
+
+    def past(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        return q >= kv
+
+    def near(b: Any, h: Any, q: Any, kv: Any) -> Any:
+        return q - kv <= 1
+
+    both = and_masks(past, or_masks(near, near))
+    assert Graph.from_mask(both, 5) == window(5, radius=1, sides="past")
+    assert Graph.from_mask(create_block_mask(both, None, None, 9, 9, device="cpu")) == window(9, radius=1, sides="past")
+    with pytest.raises(GraphError, match="the mask depends on the batch"):
+        Graph.from_mask(and_masks(past, lambda b, h, q, kv: kv <= b), 5)
+
+
 def test_documents() -> None:
     bounds = torch.tensor([0, 7, 11, 11, 20], dtype=torch.int32)
     assert Graph.from_cu_seqlens(bounds) == Graph.from_mask(MASKS["document"][0], N)

@@ -302,16 +302,26 @@ NO_INTERFACE: dict[str, tuple[str, dict[str, Any]]] = {
         "CanineConfig",
         SIZES | {"local_transformer_stride": 8, "num_hash_buckets": 16, "num_hash_functions": 2},
     ),
+    "reads a table of its own": ("DebertaV2Config", TEXT),
 }
 
 
 @pytest.mark.parametrize(("config", "options"), NO_INTERFACE.values(), ids=NO_INTERFACE)
 def test_a_model_that_does_not_call_the_attention_interface_is_refused(config: str, options: dict[str, Any]) -> None:
-    made = (transformers.AutoModel if config == "CanineConfig" else transformers.AutoModelForCausalLM).from_config(
-        getattr(transformers, config)(**options), attn_implementation=register_attention()
-    )
+    given = getattr(transformers, config)(**options)
+    with pytest.raises(ConfigError, match="does not call transformers' attention interface"):
+        transformers.AutoModel.from_config(given, attn_implementation=register_attention())
+
+
+@pytest.mark.parametrize(
+    "applied",
+    [lambda s, mask: s + mask, lambda s, mask: s.masked_fill(mask, -1.0), lambda s, mask: mask.float()],
+    ids=["added", "filled", "as numbers"],
+)
+def test_scores_that_a_model_masks_itself_are_refused(applied: Any) -> None:
+    mask = huggingface.mask(1, 5, 5, mask_function=lambda b, h, i, j: j <= i)
     with pytest.raises(ConfigError, match="this one applies the mask to its scores itself"):
-        made(torch.arange(5)[None])
+        applied(torch.zeros(1, 1, 5, 5), mask)
 
 
 @pytest.mark.parametrize("members", [1, 3])

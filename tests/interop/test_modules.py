@@ -157,3 +157,10 @@ def test_a_causal_encoder_without_a_mask_is_refused_as_before() -> None:
     model = convert(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1))
     with pytest.raises(RuntimeError, match="Need attn_mask if specifying the is_causal hint"):
         model(torch.randn(2, 5, 8), is_causal=True)
+
+
+@pytest.mark.parametrize("masks", [{"key_padding_mask": padding(S)[:, 1:]}, {"attn_mask": SOME[:, 1:]}])
+def test_a_mask_of_another_shape_is_named_as_before(masks: dict[str, Tensor]) -> None:
+    layer = convert(nn.MultiheadAttention(C, 2, batch_first=True))
+    with pytest.raises((AssertionError, RuntimeError), match="mask"):
+        layer(torch.randn(B, L, C), torch.randn(B, S, C), torch.randn(B, S, C), **masks)

@@ -50,6 +50,14 @@ def test_what_a_graph_does_not_have_is_named() -> None:
         on_graphs(Sum())(PATH, torch.ones(3, 1), torch.ones(3, 1))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_is_named() -> None:
+    scripted = torch.jit.script(nn.Linear(2, 2))
+    for call in (on_graphs, lambda model: edgewise.explain(model, PATH, torch.ones(3, 2), (0, 0))):
+        with pytest.raises(ConfigError, match="Linear is scripted, and takes tensors alone: give the module"):
+            call(scripted)
+
+
 def test_explanations_need_layers_that_are_gated() -> None:
     with pytest.raises(ExplanationError, match=r"reads its edge_index by layers .* edgewise.convert\(model\)"):
         edgewise.explain(Sum(), PATH, torch.ones(3, 1), (2, 0))

@@ -189,8 +189,19 @@ def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:
         yield from _tensors(part, seen)
 
 
+def _joined(value: Any) -> list[MaskMod]:
+    return [part for part in value if callable(part)] if isinstance(value, tuple | list) else []
+
+
 def _depends_on(mask: MaskMod, place: int, device: torch.device) -> bool:
-    """Whether what the mask returns depends on one of its arguments."""
+    """Whether what the mask returns depends on one of its arguments.
+
+    Edge cases  each of FlexAttention's joined masks by itself: together they begin with a tensor made of b
+    """
+    if getattr(mask, "__module__", "") == "torch.nn.attention.flex_attention":
+        joined = [part for cell in getattr(mask, "__closure__", None) or () for part in _joined(cell.cell_contents)]
+        if joined:
+            return any(_depends_on(part, place, device) for part in joined)
     dims = tuple(0 if place == here else None for here in range(4))
     at = [torch.zeros(1 if place == here else (), dtype=torch.int64, device=device) for here in range(4)]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Hashable
-from functools import lru_cache
+from functools import lru_cache, wraps
 from types import FunctionType
 from typing import Any
 
@@ -31,8 +31,8 @@ def register_attention() -> str:
     """Make `attn_implementation="edgewise"` known to transformers, for all its models that use the attention interface.
 
     Symbols     its result = the name, "edgewise"
-    Errors      ConfigError without transformers, and in models that apply the mask to their scores themselves, as Bloom
-                (GPT-J, GPT-Neo and Falcon have a table of attentions of their own, and end in transformers' KeyError)
+    Errors      ConfigError without transformers, and for models that call no attention interface, as DeBERTa and Bloom,
+                where they are made
     Edge cases  causal, sliding, chunked and packed masks and padding become graphs, once for each length where all
                 members of a batch have the same; a token that may attend to nobody gets 0; weights are returned
     Cost        that of `attend`: a window costs its width, and not the length
@@ -43,12 +43,28 @@ def register_attention() -> str:
         >>> model = LlamaForCausalLM(config)  # doctest: +SKIP
     """
     try:
-        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     except ModuleNotFoundError:
         raise ConfigError("register_attention needs transformers: pip install transformers") from None
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, mask)
+    _check_models(PreTrainedModel)
     return NAME
+
+
+@lru_cache
+def _check_models(models: Any) -> None:
+    """Let a model that calls no attention interface, as DeBERTa, refuse ours, which it would take and never call."""
+    allowed, calls = models.get_correct_attn_implementation, getattr(models, "_can_set_attn_implementation", None)
+
+    @wraps(allowed)
+    def checked(self: Any, requested_attention: str | None, *args: Any, **named: Any) -> Any:
+        if requested_attention == NAME and calls is not None and not type(self)._can_set_attn_implementation():
+            what = f"{type(self).__name__} does not call transformers' attention interface"
+            raise ConfigError(f'attn_implementation="edgewise": {what}: use attn_implementation="eager"')
+        return allowed(self, requested_attention, *args, **named)
+
+    models.get_correct_attn_implementation = checked
 
 
 # Masks

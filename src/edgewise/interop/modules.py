@@ -82,8 +82,9 @@ def attention(
         graph = _graph_of_padding(key_padding_mask, receivers, attn_mask)
     else:
         graph = all_pairs(receivers, senders, query.device) if attn_mask is None else _graph_of_mask(attn_mask)
-    if graph is None or graph.num_receivers != receivers * (1 if key_padding_mask is None else batch):
-        return NotImplemented
+    members = 1 if key_padding_mask is None else batch
+    if graph is None or (graph.num_receivers, graph.num_senders) != (receivers * members, senders * members):
+        return NotImplemented  # of a mask of another shape, PyTorch names it
     ends = [x.unflatten(-1, (module.num_heads, -1)) for x in _projected(module, inputs, query is key is value)]
     ends = ends if key_padding_mask is None else [x.flatten(0, 1) for x in ends]
     y, p = attend(graph, *ends, return_weights=True) if need_weights else (attend(graph, *ends, dropout=dropout), None)

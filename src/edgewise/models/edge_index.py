@@ -65,9 +65,12 @@ def _members(graph: Graph) -> Tensor:
 
 
 def on_graphs(model: nn.Module) -> nn.Module:
-    """The model, called model(graph, x): one whose forward takes an edge_index second gets it."""
-    try:
-        takes = list(inspect.signature(model.forward).parameters)
-    except (TypeError, ValueError):  # of a scripted module
-        return model
+    """The model, called model(graph, x): one whose forward takes an edge_index second gets it.
+
+    Errors      ConfigError for a scripted module, which takes no Graph; and as `OnEdgeIndex`
+    """
+    if isinstance(model, torch.jit.ScriptModule):
+        name = getattr(model, "original_name", type(model).__name__)
+        raise ConfigError(f"{name} is scripted, and takes tensors alone: give the module that was scripted")
+    takes = list(inspect.signature(model.forward).parameters)
     return OnEdgeIndex(model) if takes[1:2] == ["edge_index"] else model

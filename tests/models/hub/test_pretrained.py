@@ -475,7 +475,8 @@ def test_a_window_in_some_layers_is_refused(tmp_path):
     [
         ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}}, "rope_type 'yarn'"),
         ({"head_dim": 8}, "head_dim 8 has no counterpart here: only 4"),
-        ({"attention_bias": True}, "attention_bias True has no counterpart"),
+        ({"attention_bias": True}, "mlp_bias False beside attention_bias True has no counterpart"),
+        ({"mlp_bias": True}, "mlp_bias True beside attention_bias False has no counterpart"),
         ({"rms_norm_eps": 0.1}, "rms_norm_eps 0.1 has no counterpart here: known are 1e-06, 1e-05"),
         ({"hidden_act": "relu"}, "hidden_act 'relu'"),
     ],

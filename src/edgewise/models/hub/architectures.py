@@ -290,7 +290,10 @@ def _llama(config: Config, biased: bool = False) -> Transformer:
     settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
     heads, width = settings["heads"], settings["width"]
     bias = config.get("mlp_bias", False)
-    refuse(config, head_dim=config.get("head_dim") and width // heads, attention_bias=bias, pretraining_tp=1)
+    if (of_attention := config.get("attention_bias", bias)) != bias:
+        differ = f"mlp_bias {bias} beside attention_bias {of_attention} has no counterpart here"
+        raise ConfigError(f"{differ}: all maps of a block have biases, or none has")
+    refuse(config, head_dim=config.get("head_dim") and width // heads, pretraining_tp=1)
     options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
     if biased:
         options["inputs_bias"] = True
