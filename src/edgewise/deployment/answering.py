@@ -37,23 +37,31 @@ def text_of(cell: Any) -> str:
 
 
 def table_of(path: Path) -> list[Row]:
-    """The rows of a CSV or TSV file, or of a JSON list, in UTF-8; numbers have decimal points."""
+    """The rows of a CSV or TSV file, of a JSON list or of JSON lines, in UTF-8; numbers have decimal points."""
     content = path.read_text(encoding="utf-8-sig")
-    if path.suffix.lower() == ".json":
-        rows: list[Row] = json.loads(content)
-        return rows
     lines = content.splitlines(keepends=True)
+    if path.suffix.lower() in (".json", ".jsonl"):
+        rows: list[Row] = json.loads(content) if path.suffix.lower() == ".json" else [*map(json.loads, lines)]
+        return rows
     separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t|", key=lines[0].count)
     head, *body = (row for row in csv.reader(lines, delimiter=separator) if row)
     return [{name.strip(): cell.strip() for name, cell in zip(head, row, strict=False)} for row in body]
 
 
 def find(folder: Path, name: str) -> list[Path]:
-    """name.csv, name.tsv or name.json, and files whose name begins so, as edges-friends.csv."""
-    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv", ".json"))
+    """name.csv, name.tsv or name.jsonl, and files whose name begins so, as edges-friends.csv."""
+    files = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv", ".jsonl"))
     return [
         path for path in files if path.stem.lower() == name or path.stem.lower().startswith((f"{name}-", f"{name}_"))
     ]
+
+
+def the(folder: Path, name: str) -> Path:
+    """The one table of that name."""
+    files = find(folder, name)
+    if not files:
+        raise ValueError(f"{folder}: it has no {name}.csv")
+    return files[0]
 
 
 def number_of(text: str, kind: str) -> float:
@@ -125,24 +133,30 @@ def graphs_of(given: Path, rows: Row) -> Iterator[Row]:
             {"name": str(number), "edges": [], **graph, "nodes": graph.get("nodes", graph.get("points"))}
             for number, graph in enumerate([content] if isinstance(content, dict) else content)
         ]
-        place = {
+        placed = {
             (number, text_of(row.get(node, own))): own
             for number, graph in enumerate(made)
             for own, row in enumerate(graph["nodes"])
         }
+        names = [column["name"] for column in rows.get("edge_columns") or ()]
         for number, graph in enumerate(made):
-            for edge in graph["edges"]:
-                edge["ends"] = [place[number, text_of(edge[end])] for end in ends_in(edge, found)]
-        yield from made
+            edges = []
+            for edge in graph["edges"]:  # an object, or both ends and then features
+                row = edge if isinstance(edge, dict) else dict(zip(["sender", "receiver", *names], edge, strict=False))
+                ends = [text_of(row[end]) for end in ends_in(row, found if row is edge else {})]
+                if lacking := [end for end in ends if (number, end) not in placed]:
+                    raise ValueError(f"graph {graph['name']}: there is no node {lacking[0]!r}")
+                edges.append({**row, "ends": [placed[number, end] for end in ends]})
+            yield {**graph, "edges": edges}
         return
     folder = given if given.is_dir() else given.parent
     own_name, members = found.get("id", ""), "nodes" if unit != "cloud" else "points"
-    examples = table_of(find(folder, f"{unit}s")[0]) if unit != "node" else [{}]
+    examples = table_of(the(folder, f"{unit}s")) if unit != "node" else [{}]
     graphs = {
         row[own_name] if own_name else str(number): {"nodes": [], "edges": []} for number, row in enumerate(examples)
     }
     place: dict[Any, Any] = {}  # of a node's name, with that of its graph or alone
-    for number, row in enumerate(table_of(find(folder, members)[0])):
+    for number, row in enumerate(table_of(the(folder, members))):
         name = row[group] if group else "0"
         own, graph = len(graphs[name]["nodes"]), graphs[name]
         if (name, row[node] if node else own) in place:
