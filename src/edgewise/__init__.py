@@ -23,6 +23,10 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
     os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "3000"}
 
 if TYPE_CHECKING:
+    from edgewise.apps.calls import evaluate as evaluate
+    from edgewise.apps.calls import serve as serve
+    from edgewise.apps.calls import train as train
+    from edgewise.apps.calls import tune as tune
     from edgewise.deployment import export as export
     from edgewise.deployment import load as load
     from edgewise.errors import BackendRefusal as BackendRefusal

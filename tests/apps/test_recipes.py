@@ -36,3 +36,9 @@ def test_the_largest_recipe_is_read_and_one_byte_more_is_refused() -> None:
 )
 def test_the_nearest_name(word: str, hint: str) -> None:
     assert nearest(word, names()) == (f"; did you mean {hint}?" if hint else "")
+
+
+@pytest.mark.parametrize(("task", "recipe"), [("node-folder", "own-nodes"), ("knowledge-folder", "own-facts")])
+def test_a_task_in_a_recipe_s_place_is_answered_with_its_recipe(task: str, recipe: str) -> None:
+    with pytest.raises(ConfigError, match=f"{task!r} is a task, and no recipe: `edgewise train {recipe}` trains on it"):
+        read(task)

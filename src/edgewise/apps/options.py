@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from typing import Any, get_type_hints
 
 from edgewise.apps import recipes
-from edgewise.apps.recipes import SECTIONS, Recipe
+from edgewise.apps.recipes import SECTIONS, Recipe, task_of
 from edgewise.configuration import Choice, OneOf, Option, Text, options_of, plain
 from edgewise.errors import ConfigError
 from edgewise.tasks import TASKS
@@ -33,21 +33,16 @@ def configure(recipe: Recipe, overrides: Overrides = ()) -> RunConfig:
 def _check_kind(recipe: Recipe, name: str) -> None:
     """Raise ConfigError for a task of another kind than the recipe's: its model, metric and description are not its.
     A recipe that names no task that there is takes any."""
-    if _task_of(recipe) not in TASKS:
+    if task_of(recipe) not in TASKS:
         return
-    own, other = (_kind(task) for task in (_task_of(recipe), name))
+    own, other = (_kind(task) for task in (task_of(recipe), name))
     if own is other:
         return
-    fitting = [one for one in recipes.names() if _kind(_task_of(recipes.read(one))) is other]
+    fitting = [one for one in recipes.names() if _kind(task_of(recipes.read(one))) is other]
     raise ConfigError(
-        f"the recipe {recipe.name!r} is for tasks such as {_task_of(recipe)!r} ({_words(own)}), and {name!r} is of "
+        f"the recipe {recipe.name!r} is for tasks such as {task_of(recipe)!r} ({_words(own)}), and {name!r} is of "
         f"another kind ({_words(other)}): take a recipe for it, such as {', '.join(fitting[:3])}"
     )
-
-
-def _task_of(recipe: Recipe) -> str:
-    task = recipe.sections.get("task")
-    return str(task.get("name") if isinstance(task, dict) else task)
 
 
 def _kind(task: str) -> type:

@@ -33,12 +33,26 @@ def read(recipe: str) -> Recipe:
     """A packaged recipe by name, or a user's own by the path of its YAML file."""
     own = recipe.endswith((".yaml", ".yml")) or "/" in recipe
     if not own and recipe not in names():
+        if found := of_task(recipe):
+            raise ConfigError(f"{recipe!r} is a task, and no recipe: `edgewise train {found}` trains on it")
         raise ConfigError(
             f"unknown recipe {recipe!r}{nearest(recipe, names())}; `edgewise list recipes` names them all"
         )
     path = Path(recipe) if own else FOLDER / f"{recipe}.yaml"
     name = path.stem.encode(errors="replace").decode()  # a file's name may be no text, which YAML could not hold
     return checked(name, read_yaml(path, LARGEST))
+
+
+def of_task(task: str) -> str:
+    """The recipe of a task, one for data of one's own before others; or nothing."""
+    own_first = sorted(names(), key=lambda name: not name.startswith("own-"))
+    return next((name for name in own_first if task_of(read(name)) == task), "")
+
+
+def task_of(recipe: Recipe) -> str:
+    """The name of a recipe's task."""
+    task = recipe.sections.get("task")
+    return str(task.get("name") if isinstance(task, dict) else task)
 
 
 def parse(name: str, text: str) -> Recipe:
