@@ -18,6 +18,7 @@ from edgewise.training.runs import examined as examined
 from edgewise.training.runs import finished as finished
 from edgewise.training.runs import load_run as load_run
 from edgewise.training.runs import on_data as on_data
+from edgewise.training.runs import pooled as pooled
 from edgewise.training.runs import read_config as read_config
 from edgewise.training.runs import read_metrics as read_metrics
 from edgewise.training.settings import AverageSettings as AverageSettings

@@ -1,7 +1,7 @@
 """A run folder seen from outside: its configuration, its result and its trained model."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
@@ -25,7 +25,7 @@ from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.abilities import Judges, Keeps, Measured, PredictsAll, Recalls
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.measures import MEASURES, MOST, Answers, joined, measures
+from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
@@ -404,6 +404,19 @@ def examined(
         if not isfinite(value):
             raise NonFiniteError(f"the {split} {name} is {value}")
     return scores, answers
+
+
+def pooled(runs: Sequence[Path | str]) -> tuple[int, dict[str, Row], list[dict[str, Row]]]:
+    """What the best weights of several runs, one for each fold, say of their test parts: how many examples these are,
+    every measure of all of them together, as of one model's answers, and those of each run alone."""
+    said, count = list[list[Answers]](), 0
+    for run in runs:
+        one = load_run(run)
+        size, device = one.config.evaluation_batch, next(one.model.parameters()).device
+        said.append(examined(one.model, one.task, "test", size, one.pattern, device, whole=True)[1])
+        count += len(one.task.splits.get("test", ()))
+    alone = [measures(answers, intervals=False) for answers in said]
+    return count, measures(joined(said)) if all(said) else {}, alone
 
 
 def _named(task: Task, method: str, scores: Any) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Texts of one's own from a table."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,18 @@ def test_texts_that_differ_in_letters_that_are_not_read_are_in_one_part(tmp_path
     task = text_table(str(tmp_path / "t.csv"), level="byte", lowercase=True)
     parts = {split: {task.texts[row] for row in chosen.tolist()} for split, chosen in task.splits.items()}
     assert not parts["train"] & (parts["valid"] | parts["test"]) and not parts["valid"] & parts["test"]
+
+
+def test_folds_are_pooled_as_the_answers_of_one_model(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("edgewise.apps.command.runs.write_report", lambda *arguments, **options: None)
+    monkeypatch.setattr("edgewise.apps.command.runs.one_page", lambda runs: None)
+    options = ["--task.file", str(write(tmp_path / "t.csv")), "--task.level", "character", "--model.width", "8"]
+    words = ["train", "own-texts", *options, "--train.steps", "1", "--folds", "3", "--run", str(tmp_path / "runs")]
+    assert main([*words, "--json"]) == 0
+    told = capsys.readouterr().out
+    made = json.loads(told.splitlines()[-1])
+    (found,) = made["pooled"]
+    assert found["examples"] == 53 and "53 examples of 3 folds" in told
+    sizes = [len(training.load_run(run).task.splits["test"]) for run in made["runs"]]
+    right = [size * fold["accuracy"]["value"] for size, fold in zip(sizes, found["folds"], strict=True)]
+    assert sum(sizes) == 53 and found["measures"]["accuracy"]["value"] == pytest.approx(sum(right) / 53)

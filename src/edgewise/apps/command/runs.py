@@ -19,6 +19,7 @@ from edgewise.apps.console import columns, compared, shown
 from edgewise.apps.options import Overrides, configure, show_options
 from edgewise.errors import ConfigError, counted
 from edgewise.tasks import Task
+from edgewise.tasks.core.measures import in_rows
 from edgewise.training import Moved, Result, RunConfig
 from edgewise.training.distributed import restarted
 from edgewise.training.journal import say
@@ -79,7 +80,25 @@ def train(
         if len(results) < len(repeated):
             raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
         raise
-    return summary(config, results, mean_curve(results, task.maximise) if folds else None)
+    made = summary(config, results, mean_curve(results, task.maximise) if folds else None)
+    if folds and "folds" in config.task.options and task.has_test and first_rank():
+        made["pooled"] = [over_folds(results[first : first + folds]) for first in range(0, len(results), folds)]
+    return made
+
+
+def over_folds(results: Sequence[Result]) -> dict[str, Any]:
+    """Every measure of the test parts of all folds together, which is printed with its deviation between the folds."""
+    count, together, alone = training.pooled([result.run for result in results])
+    rows = []
+    for name, value, interval in in_rows(together):
+        each = [known for one in alone if (known := one.get(name, {}).get("value")) is not None]
+        spread = f"{statistics.stdev(each):.4g}" if len(each) > 1 else "-"
+        rows.append(
+            {f"{count:,} examples of {len(results)} folds": name, "value": value, "95 %": interval, "sd": spread}
+        )
+    if rows:
+        print("\n" + columns(rows, heads=True))
+    return {"examples": count, "measures": together, "folds": alone}
 
 
 def one_of(seeds: int, folds: int | None) -> None:
