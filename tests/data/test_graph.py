@@ -1,10 +1,12 @@
 """A graph of one's own from a folder: tables of nodes and edges, or arrays; what is wrong is named all at once."""
 
+import itertools
 import random
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from edgewise.data.columns import Column
 from edgewise.data.examples import DEGREE, Asked, OneGraph, read_tables
@@ -351,3 +353,25 @@ def test_parts_that_a_column_names_are_not_cut_by_time_too(tmp_path) -> None:
     with pytest.raises(DataError, match=r"give --task\.ignore split, or leave out --task\.time"):
         node_folder(str(tmp_path), time="year")
     assert node_folder(str(tmp_path), time="year", ignore="split").splits["train"].tolist() == list(range(24))
+
+
+@pytest.mark.parametrize("time", ["year", "seen"])
+def test_training_reads_no_edge_that_is_later_than_the_nodes_that_train(tmp_path, time: str) -> None:
+    nodes = "".join(f"n{n},{n % 5},{2000 + n},{'uv'[n % 2]}\n" for n in range(40))
+    edges = "".join(f"n{n},n{(3 * n + 1) % 40},20{10 + n}-01-01,{n}\n" for n in range(40))
+    place = write(tmp_path / "mine", "id,size,year,label\n" + nodes, "source,target,seen,weight\n" + edges)
+    ignore = "year" if time == "seen" else "seen"
+    task = node_folder(place, cut="time", time=time, ignore=ignore, undirected=False)
+    when = task.given.when if time == "seen" else np.maximum(*(2000 + task.given.edges))
+    run = tmp_path / "run"
+    run.mkdir()
+    task.keep(run)
+    again = node_folder(place, cut="time", time=time, ignore=ignore, undirected=False, like=str(run))
+    for one, split in itertools.product((task, again), ("train", "valid", "test")):
+        batch = one.train_batch(1, torch.Generator()) if split == "train" else one.batch(split, None)
+        last = one.given.times.values[one.splits[split].numpy()].max()
+        early = when <= last if split != "test" else np.ones(40, dtype=bool)
+        expected = {*map(tuple, task.given.edges[:, early].T.tolist())}
+        assert {*map(tuple, batch.graph.edge_index().T.tolist())} == expected and len(expected) > 0
+        assert batch.e is not None and len(batch.e) == int(early.sum()) and one.nodes.e.shape[1] == 1
+        assert one.nodes.x.shape[1] == task.nodes.x.shape[1] and (split != "train" or len(expected) < 40)

@@ -543,7 +543,8 @@ def columns_of(edges: Sequence[Edges], asked: Asked) -> tuple[list[Column], list
     """
     known, problems = asked.known and asked.known[1], list[str]()
     there = dict.fromkeys(name for one in edges for name in one.names if name and name not in {*one.ends, one.group})
-    names = [name for name in there if name not in asked.ignore] if known is None else [n for n in known if n in there]
+    wanted = there if known is None else [*known, *([asked.time] if asked.time and asked.time not in known else [])]
+    names = [name for name in wanted if name in there and not (known is None and name in asked.ignore)]
     own = [one.path for one in edges if RELATION in {*one.names} - {*one.ends, *asked.ignore}]
     if known is None:
         made = len(edges) > 1 and RELATION not in asked.ignore
@@ -635,6 +636,7 @@ class OneGraph(Examples):
     edges: Array = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
     x: list[Column] | Array = field(default_factory=list)  # what is known of the nodes: columns, or numbers [N, C]
     e: list[Column] | Array | None = None  # what is known of the edges: columns, or numbers [E, D]; None: nothing
+    when: Array | None = None  # when each edge is [E], where the nodes are cut by time
 
     def described(self, edges: Array) -> Self:
         """The same, with each node's degree among edges [2, E] where nothing else is known of the nodes."""
@@ -671,6 +673,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     degrees = known is not None and [*known] == [DEGREE]
     taken = {*asked.ignore, named_by, *labels, split, group}
     features, new = features_in(table, taken, {} if degrees else known, problems)
+    features += [name for name in new if name == asked.time]
     read = [*features, *needed, *([split] if has_split else ()), *([group] if group else ())]
 
     def called(row: int) -> str:
@@ -801,8 +804,9 @@ def times_of_nodes(given: OneGraph, column: str) -> OneGraph:
     columns = given.x if isinstance(given.x, list) else []
     if column in [one.name for one in columns] or (not column and dates_among(columns)):
         found = the_time(given.place, columns, column, "nodes")
-        left = [one for one in columns if one is not found]
-        return replace(given, x=left, times=found, notes=_without(given, str(found)))
+        left, when = [one for one in columns if one is not found], found.values[given.edges].max(0)
+        given = replace(given, x=left, notes=_without(given, str(found)), found={**given.found, "time": found.name})
+        return replace(given, times=found, when=when)
     given, found = times_of_edges(given, column)
     first = np.full(len(given), np.inf)
     for ends in given.edges:
@@ -811,7 +815,8 @@ def times_of_nodes(given: OneGraph, column: str) -> OneGraph:
         shown = ", ".join(given.name(int(node))[:40] for node in alone[:5])
         more = f" and {len(alone) - 5:,} more" if len(alone) > 5 else ""
         raise DataError(f"{given.place}: {shown}{more} have no edge, and so no {found.name}: give the column of nodes")
-    return replace(given, times=replace(found, values=first, present=np.ones(len(first), dtype=bool)))
+    times = replace(found, values=first, present=np.ones(len(first), dtype=bool))
+    return replace(given, times=times, when=found.values, found={**given.found, "time": found.name})
 
 
 def times_of_links(edges: Array, times: Array, nodes: int) -> Tensor:

@@ -27,16 +27,18 @@ from edgewise.data.examples import (
 from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.rows import with_node
-from edgewise.data.splits import SPLITS, Cut, How, Splits, by_time, divided
+from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
 from edgewise.data.table import object_in
 from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
+from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import hold_out, links_of
 from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern
+from edgewise.tasks.core.task import given as is_own
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.links.queries import Queries
 from edgewise.tasks.nodes.classification import (
@@ -85,6 +87,30 @@ class OwnNodes(SampledNodes):
 
     def shown(self, node: int) -> int | str:
         return node if self.given.names is None else self.given.names[node]
+
+    @cached
+    def until(self, split: Split, pattern: Pattern) -> tuple[Graph, Tensor | None]:
+        """The graph that a split reads, and its edges' features: where nodes have times, no edge is later than the last
+        node that trains, or chooses the weights."""
+        one, times = self.given, self.given.times
+        if one.when is None or times is None or split == "test" or not is_own(pattern):
+            return self.graph(pattern), self.nodes.e
+        early = one.when <= times.values[self.splits[split].numpy()].max()
+        e, parallel = inputs_of(one, self.fitted)[1], self.fitted.parallel_edges(self.undirected)
+        return graph_of(
+            one.edges[:, early], None if e is None else e.numpy()[early], len(one), self.undirected, parallel
+        )
+
+    @cached
+    def batch(self, split: Split, pattern: Pattern) -> Batch:
+        (graph, e), rows = self.until(split, pattern), self.splits[split]
+        return self.whole(graph, self.nodes.x, self.nodes.labels[rows], rows, e)
+
+    def seen(self, pattern: Pattern = None) -> tuple[Graph, Any, Tensor, Tensor]:
+        return self.until("train", pattern)[0], self.nodes.x, self.nodes.labels, self.splits["train"]
+
+    def _whole(self, pattern: Pattern) -> Batch:
+        return self.batch("train", pattern)
 
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """Each node's features and degree; and with them the means of its neighbours' features and of its edges'."""
@@ -312,8 +338,9 @@ def node_folder(
     asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
     asked = asked if like else replace(asked, group=group)
     kept = record.read(Path(like).expanduser()) if like else None
-    given = read_graph(Path(folder).expanduser(), kept.asked(asked) if kept else asked)
-    given = times_of_nodes(given, time) if how.cut == "time" and not like else given
+    dated = (kept.names or {}).get("time") if kept else None
+    given = read_graph(Path(folder).expanduser(), replace(kept.asked(asked), time=dated) if kept else asked)
+    given = times_of_nodes(given, dated or time) if dated or (how.cut == "time" and not like) else given
     given = given.described(given.edges)
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
