@@ -76,6 +76,8 @@ def test_what_it_cannot_read_is_refused(runs: Path, tmp_path: Path) -> None:
         trained.predict(["0,33"])
     with pytest.raises(DataError, match="no node '34' in karate"):
         trained.predict([0, 34])
+    with pytest.raises(DataError, match=r"(?s)no node '34' in karate.*no node '-1' in karate"):
+        load(runs / "karate").predict(["34", "3", "-1"])
     with pytest.raises(CheckpointError, match="is not a run folder"):
         load(tmp_path)
 

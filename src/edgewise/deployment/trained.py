@@ -30,7 +30,8 @@ class Trained(nn.Module):
 
     Symbols     model = the model alone; task = its task, whose data it was trained with; pattern = the run's graph
     Shapes      called with the model's inputs, `trained(graph, x)`, it is the model
-    Errors      those of the task, for a row that it cannot read; ConfigError for rows that are one text
+    Errors      those of the task, for a row that it cannot read, or one of all such rows of a batch; ConfigError for
+                rows that are one text
     Cost        that of the model, a batch of rows at a time
     """
 
@@ -70,7 +71,12 @@ class Trained(nn.Module):
             raise ConfigError(f"rows are a list of inputs, not {a_kind(rows)}")
         requests = iter(rows.tolist() if isinstance(rows, Tensor) else rows)
         while part := [self._request(row) for row in islice(requests, batch)]:
-            yield from self._predicted(part)
+            made = attempts(self._predicted, part)
+            wrong = [one for one in made if isinstance(one, EdgewiseError)]
+            if wrong:
+                told = dict.fromkeys(map(str, wrong))
+                raise wrong[0] if len(told) == 1 else DataError(*Problems(told).sentences())
+            yield from (one for one in made if not isinstance(one, EdgewiseError))
 
     def of_file(
         self,
