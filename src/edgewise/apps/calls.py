@@ -38,7 +38,7 @@ def train(
 
     overrides = overrides_of(recipe, options)
     place, seconds = None if run is None else fspath(run), _seconds(time)
-    made = runs.train(recipe, overrides, seeds, folds, None, seconds, place, False, False)
+    made = runs.train(recipe, overrides, seeds, folds, None, seconds, None, place, False, False)
     results = [result for one in made["runs"] if (result := finished(Path(one)))]
     return results if folds or seeds > 1 else results[0]
 

@@ -51,6 +51,7 @@ class Asked:
     labelled: bool = True  # whether targets must be there; if not, neither they nor parts are read
     targets: bool = True  # whether there are columns with targets at all
     blank: bool = False  # whether inputs may be empty
+    skip: bool = False  # whether rows that cannot be read are left out, and listed
     ends: tuple[str, ...] = ()  # the columns of edges with senders and receivers; empty: found
     group: str = ""  # the column that says which examples are in one part; empty: none
     time: str | None = None  # the column that says when an example is; empty: the only one with dates; None: none
@@ -81,6 +82,40 @@ class Examples:
     header: Sequence[str] = ()  # the names of all columns of their table
     groups: Sequence[object] | None = None  # of each what it belongs to, where examples are cut by that
     times: Column | None = None  # when each is, where they are cut by that
+    skipped: tuple[str, ...] = ()  # the rows that were left out since they cannot be read, each with the reason
+
+    def without(self, bad: Mapping[int, str]) -> Self:
+        """The examples but for some, of each of which a sentence says why it is left out."""
+        if not bad:
+            return self
+        left, at = [number for number in range(self.count) if number not in bad], self.at
+        place = {number: new for new, number in enumerate(left)}
+        splits = {
+            split: rows.new_tensor([place[row] for row in rows.tolist() if row in place])
+            for split, rows in self.splits.items()
+        }
+        return replace(
+            self,
+            count=len(left),
+            names=[self.name(number) for number in left],
+            files=tuple(self.files[number] for number in left) if len(self.files) == self.count > 1 else self.files,
+            targets=[
+                [labels[number] for number in left] if isinstance(labels, list) else labels[left]
+                for labels in self.targets
+            ],
+            splits=splits,
+            inputs={meaning: [texts[number] for number in left] for meaning, texts in self.inputs.items()},
+            at=lambda number: at(left[number]),
+            groups=self.groups and [self.groups[number] for number in left],
+            times=self.times and self.times.taken(np.array(left)),
+        ).skipping(bad.values())
+
+    def skipping(self, reasons: Iterable[str]) -> Self:
+        """The same, with more sentences on what was left out, and their number among the notes."""
+        if not (more := tuple(reasons)):
+            return self
+        note = f"{counted(len(more), 'row')} that cannot be read left out (skipped.csv of the run): {more[0]}"
+        return replace(self, skipped=(*self.skipped, *more), notes=(*self.notes, note))
 
     def __len__(self) -> int:
         return self.count
@@ -115,7 +150,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     if not is_table(path):
         raise DataError(f"{path}: {asked.unit} are read from a table that ends with {', '.join(ENDINGS)}")
     table = read_table(path, whole=False)
-    wrong, lower = Problems(table.problems), Called(path, table.header, asked.ignore)
+    wrong, lower = Problems(() if asked.skip else table.problems), Called(path, table.header, asked.ignore)
     columns, named_by = columns_of_inputs(table, asked)
     split = lower["split"] if asked.labelled and "split" in lower else ""
     group, when = grouping(table, asked), None
@@ -140,9 +175,13 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     elif asked.labelled and asked.inputs:
         rows = distinct(table, [*zip(*cells.values(), strict=True)], (), wrong)
     where = rows_at(table, rows)
-    for meaning, column in columns.items() if not asked.blank else ():
-        for number in [number for number, row in enumerate(rows.tolist()) if not cells[column][row]]:
-            wrong.add(f"{where(number)}: {column} has no {meaning}")
+    bad = {
+        number: f"{where(number)}: {column} has no {meaning}"
+        for meaning, column in (columns.items() if not asked.blank else ())
+        for number, row in enumerate(rows.tolist())
+        if not cells[column][row]
+    }
+    wrong.extend(() if asked.skip else bad.values())
     groups = groups_of(cells[group], rows, where, group, wrong) if group else None
     splits = parts_of([cells[split][row] for row in rows.tolist()], where, wrong) if split else {}
     problems += wrong.sentences()
@@ -153,7 +192,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     known = {*read, *asked.ignore, *([when.name] if when else [])}
     notes += left_out(name or "without a name" for name in table.header if name not in known)
     labels = {name: labels_of(table, name, cells[name]) for name in label}
-    return Examples(
+    made = Examples(
         path.parent,
         (path, *beside),
         asked.unit,
@@ -170,6 +209,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         groups=groups,
         times=when and when.taken(rows),
     )
+    return made.without(bad).skipping(table.problems) if asked.skip else made
 
 
 def columns_of_inputs(table: Table, asked: Asked) -> tuple[dict[str, str], str]:
@@ -653,7 +693,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     Errors      DataError with all that is wrong: rows, cells, columns and names that do not fit
     """
     table, links = read_table(nodes, whole=False), [Edges(path, asked.ends) for path in edges]
-    problems, lower = Problems(table.problems), Called(nodes, table.header, asked.ignore)
+    problems, lower = Problems(() if asked.skip else table.problems), Called(nodes, table.header, asked.ignore)
     known = asked.known[0] if asked.known else None
     labels = [lower.meant(name) for name in asked.label]
     has_split = asked.labelled and "split" in lower
@@ -689,7 +729,12 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     problems.extend(_misfits(table, links, asked, {named_by, *labels}))
     x, wrong_cells = read_columns(table, features, known)
     e, wrong_edges = columns_of(links, asked)
-    ends = ends_of(links, number_of, problems)
+    stray = Problems()
+    ends = ends_of(links, number_of, stray)
+    if asked.skip and stray.count:
+        kept = np.flatnonzero((ends >= 0).all(0))
+        ends, e = ends[:, kept], [column.taken(kept) for column in e]
+    problems.extend(() if asked.skip else stray.first)
     parts = table.texts(split) if has_split else []
     splits = parts_of([parts[row] for row in rows.tolist()], rows_at(table, rows), problems) if has_split else {}
     groups = groups_of(table.texts(group), rows, rows_at(table, rows), group, problems) if group else None
@@ -699,7 +744,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     new += [n for one in links for n in one.names if asked.known and n not in {*one.ends, *asked.known[1]}]
     new += ["without a name"] * ("" in table.header)
     notes += [*in_lines(x), *in_lines(e, "of edges: "), *left_out(new), *unread(nodes.parent, (nodes, *edges))]
-    return OneGraph(
+    made = OneGraph(
         nodes.parent,
         (nodes, *edges),
         "nodes",
@@ -716,6 +761,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         x=[column.taken(rows) for column in x],
         e=e or None,
     )
+    return made.skipping((*table.problems, *stray.first)) if asked.skip else made
 
 
 def _named(table: Table, asked: Asked, lower: Called) -> str:

@@ -22,7 +22,7 @@ from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_f
 from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, links_of
 
-SPLIT, DATA = "split.csv", "data.json"
+SPLIT, DATA, SKIPPED = "split.csv", "data.json", "skipped.csv"
 FILES = SPLIT, DATA
 MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
 OF_FILE = 108  # bytes that data.json has of a file at least, beside its name
@@ -312,6 +312,9 @@ def write(run: Path, given: Examples, fitted: Fitted, head: Sequence[str], rows:
             csv.writer(file).writerows([head, *rows])
         _check_size(given.place, "parts", unfinished.stat().st_size, MAX_BYTES)
     write_file(run / DATA, data)
+    if given.skipped:
+        with whole(run / SKIPPED, alone=True) as place, place.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("reason",), *((one,) for one in given.skipped)])
 
 
 def check_count(place: Path, names: Sequence[str]) -> None:

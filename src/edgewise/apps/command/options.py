@@ -80,6 +80,8 @@ def listing(command: Parser) -> None:
     command.add_argument("what", nargs="?", metavar="TABLE", choices=TABLES, help=f"one of {', '.join(TABLES)}")
 
 
+BAD_ROWS = "of your own data: name all that cannot be read, or leave them out and list them in a file (default: refuse)"
+
 TRAIN = """Train a recipe and write its run folder: config.yaml, metrics.jsonl, checkpoints/, figures/ and report.html.
 
 Every option of the recipe can be changed with --SECTION.OPTION VALUE, and an option of a choice by its path, such as
@@ -103,6 +105,7 @@ def train(command: Parser) -> None:
         help="the run folder, of several runs the one that holds theirs, seed-N (default: runs/RECIPE-SEED, or where "
         "that is taken runs/RECIPE-SEED-2, ...)",
     )
+    command.add_argument("--bad-rows", choices=("refuse", "skip"), help=BAD_ROWS)
     command.add_argument(
         "--print-config", action="store_true", help="print the recipe as it would be trained, and stop"
     )
@@ -145,9 +148,6 @@ def tune(command: Parser) -> None:
     command.add_argument(
         "--run", type=folder, metavar="FOLDER", help="the folder of the search (default: runs/RECIPE-tuned)"
     )
-
-
-BAD_ROWS = "of a file: name all that cannot be read, or leave them out and list them in a file (default: refuse)"
 
 
 def predict(command: Parser) -> None:

@@ -33,6 +33,7 @@ def train(
     folds: int | None,
     epochs: float | None,
     time: float | None,
+    bad_rows: str | None,
     run: str | None,
     print_config: bool,
     help: bool,
@@ -40,6 +41,7 @@ def train(
     """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
     limits = (("train.epochs", epochs), ("train.time", time))
     sections = [*sections, *((name, f"{limit:g}") for name, limit in limits if limit is not None)]
+    sections += [("task.bad_rows", bad_rows)] if bad_rows else []
     written = recipes.read(recipe)
     if help:
         show_options(written, sections)

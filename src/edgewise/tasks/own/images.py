@@ -151,7 +151,7 @@ class ImageFiles(Files[Pixels, OwnImages]):
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Pixels]:
         rows = find_images(place, self.asked.labelled)
-        pixels = self.pixels(rows)
+        rows, pixels = self.pixels(rows)
         if rows.splits and not len(rows.splits["valid"]):
             valid = record.with_validation(rows.splits["train"], self.fold, self.same(rows, pixels))
             rows = replace(rows, splits=rows.splits | valid)
@@ -185,15 +185,16 @@ class ImageFiles(Files[Pixels, OwnImages]):
         images = Images(torch.from_numpy(inputs), labels, classes, scale.shift, scale.deviation, splits)
         return OwnImages(settled, images, self)
 
-    def pixels(self, rows: Examples) -> Pixels:
-        """The pixels of all images, which must be of one size: all that cannot be read are one DataError."""
+    def pixels(self, rows: Examples) -> tuple[Examples, Pixels]:
+        """The pixels of all images, which must be of one size: all that cannot be read are one DataError, or left
+        out."""
         made: list[Pixels] = []
-        found, sizes, total = Problems(), Counter[tuple[int, int]](), 0
-        for path in rows.files:
+        found, sizes, total, bad = Problems(), Counter[tuple[int, int]](), 0, dict[int, str]()
+        for number, path in enumerate(rows.files):
             try:
                 one = read_picture(path, self.colour, self.size)
             except DataError as error:
-                found.add(str(error))
+                bad[number] = str(error)
                 continue
             total += one.nbytes
             if total > MAX_VALUES:
@@ -204,9 +205,10 @@ class ImageFiles(Files[Pixels, OwnImages]):
             made.append(one)
         if len(sizes) > 1 or (self.shape and sizes and {*sizes} != {self.shape}):
             found.add(f"{rows.place}: {_sizes(sizes, self.shape)}")
+        found.extend(() if self.asked.skip and made else bad.values())
         if problems := found.sentences():
             raise DataError(*problems)
-        return np.stack(made)
+        return rows.without(bad), np.stack(made)
 
 
 def image_folder(
@@ -219,6 +221,7 @@ def image_folder(
     like: str = "",
     cut: Literal["auto", "random", "stratified", "given"] = "auto",
     folds: int = 0,
+    bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> ImageClassification:
     """Guess the class of your own images: from a folder with a folder of pictures for each class.
 
@@ -240,12 +243,13 @@ def image_folder(
         cut: "random"; "stratified", with equal shares of each class; or "given", as the folders say. "auto": as they
             say, else stratified.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      pictures that are damaged, too large or of several sizes are a `DataError` that names them all
     """
     if size < 0 or size > 4096:
         raise ConfigError(f"task.size must be from 0 to 4096, not {size}")
-    files = ImageFiles(Asked("images"), size, colour, patch, shift, fold)
+    files = ImageFiles(Asked("images", skip=bad_rows == "skip"), size, colour, patch, shift, fold)
     return files.settle(folder, like, "class", How(cut, fold, folds))
 
 

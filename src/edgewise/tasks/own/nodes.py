@@ -278,6 +278,7 @@ def node_folder(
     cut: Cut = "auto",
     folds: int = 0,
     group: str = "",
+    bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -328,6 +329,7 @@ def node_folder(
             is one target of classes, else random.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: A column: what has the same cell there, such as a patient, is in one part.
+        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
@@ -336,6 +338,7 @@ def node_folder(
     label_of = names_in(label) or ("label",)
     how = How(cut, fold, folds, group, time)
     asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
+    asked = replace(asked, skip=bad_rows == "skip")
     asked = asked if like else replace(asked, group=group)
     kept = record.read(Path(like).expanduser()) if like else None
     dated = (kept.names or {}).get("time") if kept else None
@@ -515,6 +518,7 @@ def link_folder(
     like: str = "",
     cut: Literal["auto", "random", "time"] = "auto",
     folds: int = 0,
+    bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
@@ -541,12 +545,14 @@ def link_folder(
         cut: How to cut: "random", or by "time", of which `time` names the column; else it is the only one with dates.
             "auto": by time where that is named.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
     how = How("random" if cut == "auto" and not time else cut, fold, folds, time=time)
     run, fitted = Path(like).expanduser(), record.read(Path(like).expanduser()) if like else None
     asked = Asked("nodes", id=id, ignore=frozenset(names_in(ignore)), labelled=False, ends=names_in(ends))
+    asked = replace(asked, skip=bad_rows == "skip")
     given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
     given, when = times_of_edges(given, time) if how.cut == "time" and not like else (given, None)
     if given.e is not None:

@@ -217,6 +217,7 @@ def text_table(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> GraphClassification:
     """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
 
@@ -250,6 +251,7 @@ def text_table(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
                 than `length`, unless they are to be cut
@@ -257,7 +259,7 @@ def text_table(
     if not 3 <= length <= MAX_TOKENS:
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
-    asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored)
+    asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored, skip=bad_rows == "skip")
     how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
     files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like))
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
@@ -315,15 +317,15 @@ class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
         problems = list[str]()
         rows = read_examples(place, self.asked, problems)
         rdkit()  # where it is missing, no line is to blame
-        made, wrong = list[Molecule](), Problems()
+        made, wrong = list[Molecule](), dict[int, str]()
         for number, text in enumerate(rows.inputs["smiles"]):
             try:
                 made += [molecule_once(text)] if text else []
             except DataError as error:
-                wrong.add(f"{rows.at(number)}: {error}")
-        if problems := [*problems, *wrong.sentences()]:
+                wrong[number] = f"{rows.at(number)}: {error}"
+        if problems := [*problems, *(() if self.asked.skip else Problems(wrong.values()).sentences())]:
             raise DataError(*problems)
-        return rows, made
+        return rows.without(wrong), made
 
     def same(self, examples: Examples, inputs: list[Molecule]) -> Sequence[object]:
         return [identity(text) for text in examples.inputs["smiles"]]
@@ -364,6 +366,7 @@ def molecule_table(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> GraphClassification:
     """Guess classes or quantities of your own molecules, one or several: from a table with a column of SMILES.
 
@@ -391,11 +394,12 @@ def molecule_table(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, each SMILES that RDKit
                 cannot read with its line; EdgewiseError where RDKit is not installed
     """
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
-    asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored)
+    asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored, skip=bad_rows == "skip")
     how = How(cut, fold, folds, group, time)
     return MoleculeFiles(asked, bonds).settle(str(given_table(file, asked.unit)), like, target, how)
