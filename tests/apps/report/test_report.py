@@ -17,13 +17,13 @@ from tasks.miniature import write_planetoid
 
 EXPECTED = {
     # run: headings of its page between "Training" and "Reproduction", figures in its folder
-    "karate": (["Attention", "Confusion matrix"], {"attention", "confusion"}),
-    "digits": (["Attention", "Confusion matrix"], {"attention", "confusion"}),
+    "karate": (["Measures", "Attention", "Confusion matrix"], {"attention", "confusion"}),
+    "digits": (["Measures", "Attention", "Confusion matrix"], {"attention", "confusion"}),
     "text": (["Attention", "Generated text"], {"attention"}),
-    "gnn": (["Attention", "Confusion matrix"], {"graph", "confusion"}),
+    "gnn": (["Measures", "Attention", "Confusion matrix"], {"graph", "confusion"}),
     "granular": (["Roll-out"], {"animation", "rollout", "laws"}),
     "graphs": (["Generated graphs"], {"generated"}),
-    "mlp": (["Attention", "Confusion matrix"], {"examples", "confusion"}),
+    "mlp": (["Measures", "Attention", "Confusion matrix"], {"examples", "confusion"}),
 }
 
 

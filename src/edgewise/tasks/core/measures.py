@@ -75,7 +75,7 @@ def joined(batches: Sequence[Sequence[Answers]]) -> list[Answers]:
             parts[0],
             said=torch.cat([one.said for one in parts]),
             true=torch.cat([one.true for one in parts]),
-            weights=None if parts[0].weights is None else torch.cat([one.weights for one in parts]),  # type: ignore[misc]
+            weights=None if parts[0].weights is None else torch.cat([one.weights for one in parts]),
             figures={name: torch.cat([one.figures[name] for one in parts]) for name in parts[0].figures},
         )
         for parts in zip(*batches, strict=True)
