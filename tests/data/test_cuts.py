@@ -9,7 +9,16 @@ from torch import Tensor
 from edgewise.data.record import Settled
 from edgewise.data.splits import How, Splits, divided, joined
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks import graph_folder, link_folder, molecule_table, node_folder, parallel_text, text_table
+from edgewise.tasks import (
+    graph_folder,
+    knowledge_folder,
+    link_folder,
+    molecule_table,
+    node_folder,
+    own_choices,
+    parallel_text,
+    text_table,
+)
 from tasks.own.test_graphs import write as write_graphs
 
 DRAW = torch.Generator().manual_seed(0)
@@ -186,3 +195,24 @@ def test_folds_of_links_test_each_link_once(tmp_path) -> None:
         tuple(pair) for fold in range(4) for pair in link_folder(str(tmp_path), fold=fold, folds=4).cut.test.T.tolist()
     ]
     assert len(tested) == len({*tested}) == 40
+
+
+def test_folds_of_facts_and_choices_test_each_once_and_choices_may_be_cut_at_one_time(tmp_path) -> None:
+    facts = "".join(f"e{n}\tknows\te{(n + step) % 20}\n" for n in range(20) for step in (1, 2))
+    (tmp_path / "facts.txt").write_text(facts, encoding="utf-8")
+    told = [
+        tuple(fact)
+        for n in range(4)
+        for fact in knowledge_folder(str(tmp_path), fold=n, folds=4).splits["test"].tolist()
+    ]
+    assert len(told) == len({*told}) == 40
+    with pytest.raises(DataError, match="one file names no parts: leave out"):
+        knowledge_folder(str(tmp_path), cut="given")
+    rows = "".join(f"u{n % 8},i{n},{1000 + n}\n" for n in range(80))
+    (tmp_path / "c.csv").write_text("user,item,time\n" + rows, encoding="utf-8")
+    tested = torch.cat([own_choices(str(tmp_path / "c.csv"), fold=n, folds=5).splits["test"] for n in range(5)])
+    assert len(tested.unique(dim=0)) == len(tested) == 80
+    assert own_choices(str(tmp_path / "c.csv"), folds=5).splits["test"][:, 0].bincount().tolist() == [2] * 8
+    parts = own_choices(str(tmp_path / "c.csv"), cut="time")
+    latest = {parts.choices.items[item] for item in parts.splits["test"][:, 1].tolist()}
+    assert latest == {f"i{n}" for n in range(64, 80)}

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.configuration import OneOf, chosen
-from edgewise.data.splits import SPLITS, Split, cut
+from edgewise.data.splits import SPLITS, How, Split, divided
+from edgewise.data.splits import cut as cut_at
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
 from edgewise.graphs import Graph
@@ -431,7 +432,12 @@ def kinship(
 
 
 def knowledge_folder(
-    folder: str = "facts", width: int = 64, decoder: Annotated[str, OneOf(DECODERS)] = "complex", fold: int = 0
+    folder: str = "facts",
+    width: int = 64,
+    decoder: Annotated[str, OneOf(DECODERS)] = "complex",
+    fold: int = 0,
+    cut: Literal["auto", "random", "given"] = "auto",
+    folds: int = 0,
 ) -> KnowledgeGraph:
     """Complete facts of your own: texts with a head, a relation and a tail in each line, and a tab between them.
 
@@ -447,6 +453,8 @@ def knowledge_folder(
         decoder: How the embeddings of two entities and a relation say that a fact is true: "distmult", which takes a
             fact for its inverse, "complex", or "rotate".
         fold: Seed of the random cut, of one file.
+        cut: "random", of one file, or "given", by three. "auto": as the files are.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
 
     Errors      a line that is no fact, an entity or relation of a held-out fact that no training fact has, a file that
                 is missing or longer than 256 MB: `DataError`
@@ -460,6 +468,9 @@ def knowledge_folder(
         raise DataError(f"{place} has {', '.join([*whole, *parts])}, or some of them: leave one file, or three")
     if not whole and lacking:
         raise DataError(f"{place} lacks {', '.join(lacking)}: it needs {', '.join(parts)}, or facts.txt")
+    if cut == ("given" if whole else "random") or (folds and not whole):
+        what = "one file names no parts" if whole else "three files name the parts, which are not made anew"
+        raise DataError(f"{place}: {what}: leave out {'--folds' if folds else f'--task.cut {cut}'}")
     read, notes = dict[str, list[Fact]](), list[str]()
     for name in whole or reversed(parts):
         read[name] = _facts(place / name)
@@ -480,7 +491,7 @@ def knowledge_folder(
         ]
         numbered[name] = torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
     splits: dict[Split, Tensor] = (
-        _cut(numbered[whole[0]], fold) if whole else {split: numbered[f"{split}.txt"] for split in SPLITS}
+        _cut(numbered[whole[0]], fold, folds) if whole else {split: numbered[f"{split}.txt"] for split in SPLITS}
     )
     facts = Facts(tuple(entities), tuple(relations), splits)
     if not whole:
@@ -490,9 +501,11 @@ def knowledge_folder(
     return task
 
 
-def _cut(facts: Tensor, fold: int) -> dict[Split, Tensor]:
+def _cut(facts: Tensor, fold: int, folds: int = 0) -> dict[Split, Tensor]:
+    if folds:
+        return {split: facts[rows] for split, rows in divided(How("random", fold, folds), len(facts)).items()}
     order = torch.randperm(len(facts), generator=torch.Generator().manual_seed(fold))
-    parts = cut(order, (round(0.8 * len(facts)), round(0.9 * len(facts))))
+    parts = cut_at(order, (round(0.8 * len(facts)), round(0.9 * len(facts))))
     return {split: facts[rows.sort().values] for split, rows in parts.items()}
 
 

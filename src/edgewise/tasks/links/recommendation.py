@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.columns import dates_of
-from edgewise.data.splits import SPLITS, Split
+from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.table import Called, numbers_of, read_table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
@@ -371,6 +371,8 @@ def own_choices(
     least: float = 0.0,
     columns: str = "",
     fold: int = 0,
+    cut: Literal["auto", "random", "time"] = "auto",
+    folds: int = 0,
 ) -> Recommendation:
     """Recommend items to your own users, from a table of ratings, clicks or purchases.
 
@@ -389,6 +391,9 @@ def own_choices(
         columns: The columns of user, item, rating and time, with commas between them, where they have other names;
             an empty one is not read, as in "who,what,,when".
         fold: Seed of the drawn order.
+        cut: "random": a drawn order; "time": the latest choices of all users test. "auto": the latest of each user.
+        folds: Parts of a cross-validation (`--folds`) of each user's choices: part `fold` tests, a fifth of the others
+            chooses the weights.
 
     Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line of another
                 length or without a user or an item, one that is 3 in a line and 3.0 in another, a rating that is no
@@ -429,7 +434,14 @@ def own_choices(
                 both = f"{found[what]} is {name[:40]!r}, and {plain[:40]!r} elsewhere"
                 raise DataError(f"{table.at(cells.index(name))}: {both}: write the same {what} in the same way")
     pairs, when = torch.tensor(list(once)), torch.from_numpy(time[list(once.values())])
-    splits = _cut(pairs, when, torch.Generator().manual_seed(fold))
+    if cut == "time" and "time" not in found:
+        raise DataError(f"{path}: --task.cut time needs a column of times, and none was found: name it in columns")
+    if folds or cut == "time":
+        how = How("time" if cut == "time" else "stratified", fold, folds)
+        times, users_of = (when, None) if cut == "time" else (None, pairs[:, 0])
+        splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
+    else:
+        splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
     task = Recommendation(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
     left = len(users) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
