@@ -233,6 +233,8 @@ def test_answers_are_those_of_the_model_with_its_task(kind: str, tmp_path: Path)
     same(trained, given, tmp_path / "answers.csv")
     page = readme_of("m.onnx", "onnx", said, example)
     assert "`python m.onnx.py INPUT [ANSWERS.csv]`" in page and said["preprocessing"]["rows"]["input"] in page
+    if kind == "facts":
+        assert "`y` has how true each entity makes a query, in their order" in page
     if kind == "nodes":
         assert "| 1 | 1 where age is missing, else 0 |" in page and "| 2 | 1 where city is 'Bonn', else 0 |" in page
         assert "the opposites of those without one, with the same features" in page

@@ -152,7 +152,7 @@ def graphs_of(given: Path, rows: Row) -> Iterator[Row]:
     folder = given if given.is_dir() else given.parent
     own_name, members = found.get("id", ""), "nodes" if unit != "cloud" else "points"
     examples = table_of(the(folder, f"{unit}s")) if unit != "node" else [{}]
-    graphs = {
+    graphs: dict[str, Row] = {
         row[own_name] if own_name else str(number): {"nodes": [], "edges": []} for number, row in enumerate(examples)
     }
     place: dict[Any, Any] = {}  # of a node's name, with that of its graph or alone
@@ -178,7 +178,10 @@ def graphs_of(given: Path, rows: Row) -> Iterator[Row]:
 def ends_in(row: Row, found: Row) -> list[str]:
     """The columns of an edge that name its two nodes."""
     lower = {name.lower(): name for name in row}
-    pairs = [[found.get("sender"), found.get("receiver")], *(pair.split() for pair in ENDS.split(", "))]
+    pairs: list[list[Any]] = [
+        [found.get("sender"), found.get("receiver")],
+        *(pair.split() for pair in ENDS.split(", ")),
+    ]
     for pair in pairs:
         if all(end and end.lower() in lower for end in pair):
             return [lower[end.lower()] for end in pair]
@@ -321,14 +324,15 @@ def named(y: Array, targets: Sequence[Row]) -> Row:
 def examples(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
     """Answers for graphs, molecules, texts, images and clouds, some at a time."""
     rows, targets = about["preprocessing"]["rows"], about["preprocessing"]["targets"]
-    read = {
+    read: dict[str, Any] = {
         "graphs": lambda: (({"graph": graph["name"]}, graph_arrays(graph, rows)) for graph in graphs_of(given, rows)),
         "clouds": lambda: clouds_of(given, rows),
         "molecules": lambda: molecules_of(given, rows),
         "texts": lambda: texts_of(given, rows, tokenizer_of(about)),
         "images": lambda: images_of(given, rows, "pixels" if "pixels" in about["inputs"] else "colours"),
     }
-    stream, images = iter(read[rows["kind"]]()), rows["kind"] == "images"
+    stream: Iterator[tuple[Row, dict[str, Array]]] = iter(read[rows["kind"]]())
+    images = rows["kind"] == "images"
     count = AT_ONCE if images or "sizes" in about["inputs"] else 1
     while part := [*islice(stream, count)]:
         arrays = [one for _, one in part]
@@ -417,11 +421,14 @@ def links(call: Call, about: Row) -> Ask:
 
 
 def choices(call: Call, about: Row) -> Ask:
-    """The items that a user would choose next."""
+    """The items that a user would choose next; of one who is unknown those that most users chose, where it is said."""
     rows = about["preprocessing"]["rows"]
-    user = numbers_of(rows["users"], "user")
+    user, names = numbers_of(rows["users"], "user"), {*rows["users"]}
 
     def ask(text: str) -> Row:
+        if text.strip() not in names and "popular" in rows:
+            often = [{"item": rows["items"][n]} for n in rows["popular"]]
+            return {"user": text.strip(), "known": False, "items": often}
         number, known = user(text.strip()), {*rows["known"][user(text.strip())]}
         scores = call({"queries": numpy.array([[number]], "int64")})["y"][0]
         best = [n for n in (-scores).argsort(kind="stable").tolist() if n not in known][: rows["shown"]]

@@ -345,6 +345,7 @@ def rows_in_words(name: str, rows: Mapping[str, Any]) -> list[str]:
         f"`python {name}.py INPUT [ANSWERS.csv]` answers without Edgewise. INPUT is ",
     ]
     lines[-1] += f"{rows['input']}; tables are in UTF-8, with decimal points. {NEEDS.get(rows['kind'], '')}".strip()
+    lines += [f"\n`{name}` has {rows[of]}." for of, name in (("queries", "queries"), ("output", "y")) if of in rows]
     for array, columns in (("x", rows.get("columns")), ("edge_attr", rows.get("edge_columns"))):
         if isinstance(columns, list) and columns:
             features = [feature for one in columns for feature in features_of(one)]

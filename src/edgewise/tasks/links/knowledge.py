@@ -202,6 +202,9 @@ class KnowledgeGraph(Predicts):
         rows = {
             "kind": "facts",
             "input": "a .txt file with a query HEAD, RELATION, ? or ?, RELATION, TAIL in each line, or a table of them",
+            "queries": "an entity's place in `entities`, and a relation's in `relations`, to which their number is "
+            "added where the head of a fact is asked for",
+            "output": "how true each entity makes a query, in their order: logits; softmax makes probabilities",
             "entities": self.facts.entities,
             "relations": self.facts.relations,
             "known": torch.cat([self.splits[split] for split in SPLITS]).tolist(),

@@ -252,6 +252,8 @@ class Recommendation(Predicts):
         rows = {
             "kind": "choices",
             "input": "a .txt file with a user in each line, or a table of them",
+            "queries": "the place of a user in `users`",
+            "output": "how much the user would like each item, in their order: scores",
             "users": self.choices.users,
             "items": self.choices.items,
             "known": known,

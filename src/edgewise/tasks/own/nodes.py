@@ -458,6 +458,8 @@ class OwnLinks(LinkPrediction):
         rows = {
             "kind": "links",
             "input": "a .txt file with a node, or two with a comma between them, in each line, or a table of them",
+            "queries": "the place of a node in `nodes`",
+            "output": "whether each node is linked to it, in their order: logits, of which sigmoid makes probabilities",
             "nodes": [self.shown(node) for node in range(len(self.given))],
             "known": self.cut.train.T.tolist(),
             "shown": 10,

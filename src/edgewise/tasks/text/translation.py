@@ -211,6 +211,7 @@ class Translation(KeepsTokenizer, Classification):
         rows = {
             "kind": "pairs",
             "input": "a .txt file with a sentence to translate in each line, or a table of them",
+            "output": "what the next token is after each of the target's: logits",
             "lowercase": self.manner.lowercase,
             "beam": self.manner.beam,
             "penalty": self.manner.penalty,
