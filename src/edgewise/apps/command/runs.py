@@ -40,7 +40,7 @@ def train(
 ) -> dict[str, Any]:
     """Train a recipe once for each seed, or for each fold of its data; `sections`: its options on the command line."""
     limits = (("train.epochs", epochs), ("train.time", time))
-    sections = [*sections, *((name, f"{limit:g}") for name, limit in limits if limit is not None)]
+    sections = [*sections, *((name, str(limit)) for name, limit in limits if limit is not None)]
     sections += [("task.bad_rows", bad_rows)] if bad_rows else []
     written = recipes.read(recipe)
     if help:
