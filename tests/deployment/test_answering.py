@@ -112,7 +112,7 @@ def made(kind: str, place: Path) -> Kind:
         ]
         rows = [(" ".join(draw.choices(words, k=1 + n % 9)) + f" x{n}", "np"[n % 2]) for n in range(COUNT)]
         file = written(own / "texts.csv", "text,label", rows)
-        options = {"file": str(file), "vocabulary": 280, "length": 20, "cut": True, "lowercase": True}
+        options = {"file": str(file), "vocabulary": 280, "length": 20, "truncate": True, "lowercase": True}
         return (
             Choice("text-table", options),
             Choice("bert", {"width": 8, "depth": 1, "heads": 2, "readout": "mean"}),

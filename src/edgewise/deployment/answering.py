@@ -259,7 +259,7 @@ def texts_of(given: Path, rows: Row, tokenizer: Any) -> Iterator[tuple[Row, dict
         text = row[rows["found"]["text"]].strip()
         tokens = tokenizer.encode(text.lower() if rows["lowercase"] else text).ids
         if len(tokens) > rows["length"]:
-            if not rows["cut"]:
+            if not rows["truncate"]:
                 raise ValueError(f"row {number}: a text of {len(tokens):,} tokens, of at most {rows['length']:,}")
             tokens = [*tokens[: rows["length"] - 1], tokens[-1]]
         name = row[rows["found"]["id"]] if "id" in rows["found"] and rows["found"]["id"] in row else str(number)

@@ -75,7 +75,7 @@ class TextFiles(Files[None, "OwnTexts"]):
             "unit": "text",
             "input": "a table with a column of texts, or a .txt file with a text in each line",
             "length": self.length,
-            "cut": self.cut,
+            "truncate": self.truncate,
             "lowercase": self.lowercase,
             "found": dict(own.given.found),
         }
