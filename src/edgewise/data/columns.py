@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -23,6 +23,7 @@ ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
 EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
 SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 DAY = 86400.0  # seconds
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NODES = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
 ENDS = (  # what the ends of an edge are called, the sender first
@@ -71,6 +72,16 @@ class Column:
             values = np.array([*(levels.index(level) for level in later.levels), -1], dtype=np.int32)[values]
         values, present = np.append(self.values, values), np.append(self.present, later.present)
         return replace(self, values=values, present=present, levels=levels)
+
+    def texts(self, rows: Array) -> list[str]:
+        """Some of its cells as texts that are read as what they are, "" where there is no value."""
+        as_text: Callable[[float], str] = repr
+        if self.kind == "category":
+            as_text = lambda level: self.levels[int(level)]  # noqa: E731
+        elif self.kind == "date":
+            as_text = lambda day: (EPOCH + timedelta(day)).isoformat()  # noqa: E731
+        cells = zip(self.values[rows].tolist(), self.present[rows].tolist(), strict=True)
+        return [as_text(value) if present else "" for value, present in cells]
 
     def __str__(self) -> str:
         missing = int((~self.present).sum())

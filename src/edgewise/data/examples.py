@@ -1,17 +1,30 @@
 """Examples from tables: rows, the nodes and edges within them or between them; all problems are one message."""
 
+import csv
+import io
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.columns import ENDS, NODES, Array, Column, Kind, Labels, ends_called, in_lines, read_columns
+from edgewise.data.columns import (
+    ENDS,
+    EPOCH,
+    NODES,
+    Array,
+    Column,
+    Kind,
+    Labels,
+    ends_called,
+    in_lines,
+    read_columns,
+)
 from edgewise.data.splits import Splits, named
 from edgewise.data.table import (
     ENDINGS,
@@ -128,6 +141,22 @@ class Examples:
     def name(self, number: int) -> str:
         """An example's name, or its row."""
         return str(number) if self.names is None else self.names[number]
+
+
+def table_of(columns: Mapping[str, Sequence[str]]) -> bytes:
+    """A CSV file of columns of texts: with marks around each cell, it can be read in one way only."""
+    file = io.StringIO(newline="")
+    csv.writer(file, quoting=csv.QUOTE_ALL).writerows([[*columns], *zip(*columns.values(), strict=True)])
+    return file.getvalue().encode()
+
+
+def few_rows(given: Examples, rows: Sequence[int], ignored: Iterable[str] = ()) -> bytes:
+    """A table of some examples, with the columns that were read; those that are ignored are empty."""
+    every: dict[str, Any] = {name: [""] * len(given) for name in sorted(ignored)}
+    every |= {given.found.get(meaning, meaning): texts for meaning, texts in given.inputs.items()}
+    every |= {given.found["id"]: given.names} if "id" in given.found and given.names else {}
+    every |= dict(zip(given.called, given.targets, strict=True))
+    return table_of({name: [str(cells[row]) for row in rows] for name, cells in every.items()})
 
 
 def given_table(file: str, unit: str) -> Path:
@@ -665,7 +694,6 @@ TIMES = ("time", "timestamp", "date", "datetime", "year")
 MAX_NODES = 1 << 21  # of a table: each has a name
 ARRAYS = "graph.npz"  # what a graph that is too large for tables is read from
 DEGREE = "log(1 + degree)"  # the feature of nodes of which nothing else is known
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)

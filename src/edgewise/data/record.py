@@ -3,9 +3,10 @@
 import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,16 +15,19 @@ from torch import Tensor
 
 from edgewise.configuration import build, plain
 from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
-from edgewise.data.examples import Asked, Examples, Kinds, Parallel, in_words
+from edgewise.data.examples import Asked, Examples, Kinds, OneGraph, Parallel, in_words
 from edgewise.data.splits import SPLITS, How, Split, Splits, divided, joined, sizes
 from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.files import read_bytes, read_json, reading, spelt, whole, write_file
+from edgewise.files import folder_name, read_bytes, read_json, reading, spelt, whole, write_file
 from edgewise.graphs import Graph
 from edgewise.graphs.make.links import LinkCut, links_of
 
 SPLIT, DATA, SKIPPED = "split.csv", "data.json", "skipped.csv"
 FILES = SPLIT, DATA
+KEPT = "data"  # the folder of a run with what it keeps of the files themselves
+FEW = 3  # examples of each part that it keeps
+MAX_KEPT = 1 << 26  # bytes of the files of one graph that it keeps
 MAX_BYTES, MAX_DATA = 1 << 28, 1 << 27  # of the one and of the other
 OF_FILE = 108  # bytes that data.json has of a file at least, beside its name
 LISTED = 5  # examples or levels in a sentence
@@ -94,18 +98,29 @@ class Fitted:
 class Settled:
     """Examples with what was fitted to them, their parts, and what is to be said of them.
 
-    Symbols     changes = what has changed since a run kept them, or which classes no example teaches, in sentences
+    Symbols     changes = what has changed since a run kept them, or which classes no example teaches, in sentences;
+                few = whether they are but the few that the run keeps; files = what it is to keep: by the name of each
+                file, under one folder or alone, what it holds or where it is copied from
     """
 
     given: Examples
     fitted: Fitted
     splits: Splits
     changes: tuple[str, ...] = ()
+    few: bool = False
+    files: Mapping[str, bytes | Path] = field(default_factory=dict)
+
+    @property
+    def first(self) -> list[int]:
+        """The first examples of each part, in their order: those that a run keeps."""
+        return sorted(row for split in SPLITS for row in self.splits[split][:FEW].tolist())
 
     def keep(self, run: Path) -> None:
         """Write what the run keeps of them."""
         rows = ((self.given.name(row), split) for split in SPLITS for row in self.splits[split].tolist())
-        write(run, self.given, self.fitted, (self.given.unit[:-1], "part"), rows)
+        few = {} if isinstance(self.given, OneGraph) else {"few": [self.given.name(row) for row in self.first]}
+        write(run, self.given, self.fitted, (self.given.unit[:-1], "part"), rows, **few)
+        keep_files(run, self.files)
 
 
 def settle(
@@ -123,9 +138,11 @@ def settle(
     Errors      DataError for labels that may be either, for parts that are empty, and for a target that is the same in
                 all examples or unknown in all that train; for a cut of examples whose files name the parts
     """
+    few = list[str]()
     if like:
         run = Path(like).expanduser()
-        fitted = read(run)
+        fitted, few = read(run), few_of(run, given.place)
+        given = replace(given, names=few) if few else given
         splits, changes = parts(run, given, fitted)
         told = list[str]()
     else:
@@ -136,7 +153,7 @@ def settle(
     _check(given, fitted.targets, splits)
     if blank := int((~known(fitted.targets, given)).sum()):
         told.append(f"{counted(blank, given.unit[:-1])} without a label, in no part")
-    return Settled(replace(given, notes=(*given.notes, *told)), fitted, splits, tuple(changes))
+    return Settled(replace(given, notes=(*given.notes, *told)), fitted, splits, tuple(changes), bool(few))
 
 
 def targets_of(given: Examples, wanted: Wanted) -> tuple[Target, ...]:
@@ -298,12 +315,20 @@ def names_in(names: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
 
 
-def write(run: Path, given: Examples, fitted: Fitted, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def write(
+    run: Path,
+    given: Examples,
+    fitted: Fitted,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    **names: Sequence[str],
+) -> None:
     """Write both files into a run folder, the split as rows of these columns: names of examples, and their part.
 
+    Symbols     names = what else is kept in order, by what it is, such as entities
     Errors      DataError for files that would be longer than those that are read
     """
-    content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None}
+    content = {"unit": given.unit, given.unit: len(given), **given.counts, "named": given.names is not None, **names}
     files = {_place(given, file): about(file) for file in given.files}
     data = json.dumps(content | {"files": files} | fitted.to_plain(), indent=1, ensure_ascii=False).encode()
     _check_size(given.place, "files and columns", len(data), MAX_DATA)
@@ -345,6 +370,90 @@ def read(run: Path) -> Fitted:
         return Fitted.from_plain(content)
 
 
+def keep_files(run: Path, files: Mapping[str, bytes | Path]) -> None:
+    """Write files into the folder of a run that stands in for its data where these are gone.
+
+    Errors      ConfigError where the run has something else that is called so
+    """
+    if not files:
+        return
+    if (run / KEPT).exists():
+        raise ConfigError(f"{run / KEPT} is there already, where the run would keep data: name another run folder")
+    unfinished = run / f".writing-{KEPT}"
+    rmtree(unfinished, ignore_errors=True)
+    for name, content in files.items():
+        write_file(unfinished / name, content if isinstance(content, bytes) else content.read_bytes())
+    unfinished.rename(run / KEPT)
+
+
+def files_of(given: Examples) -> dict[str, bytes | Path]:
+    """The files of one graph, to be kept whole; none of those that are too large."""
+    size = sum(file.stat().st_size for file in given.files)
+    folder = folder_name(given.place) or KEPT
+    return {f"{folder}/{file.name}": file for file in given.files} if size <= MAX_KEPT else {}
+
+
+def few_of(run: Path, place: Path) -> list[str]:
+    """The names of the examples that a run keeps, in order, where these are the data; else none."""
+    if not place.resolve().is_relative_to((run / KEPT).resolve()):
+        return []
+    return names_kept(run, "few")
+
+
+def names_kept(run: Path, what: str) -> list[str]:
+    """Names that `write` was given; none where it was given none."""
+    content = read_json(run / DATA, "what a run keeps of its data", MAX_DATA)
+    with reading(run / DATA, f"what a run keeps of its data, with {what}"):
+        return [*map(str, content.get(what, []))]
+
+
+def write_pairs(
+    run: Path,
+    files: Sequence[Path],
+    unit: str,
+    splits: Splits,
+    columns: Mapping[str, str],
+    names: Mapping[str, Sequence[str]],
+) -> None:
+    """Write what a run keeps of tuples of names, such as facts, as `write`: the tuples of each part, and all names.
+
+    Symbols     splits = tuples of numbers [M, K]; columns = for each place in a tuple what is there, and of which names
+    """
+    place = files[0].parent if files else run
+    given = Examples(place, tuple(files), unit, sum(map(len, splits.values())), names=[])
+    rows = ((split, row) for split in SPLITS for row in splits[split].tolist())
+    each = [names[of] for of in columns.values()]
+    named = ((*(own[one] for own, one in zip(each, row, strict=True)), split) for split, row in rows)
+    write(run, given, Fitted(()), (*columns, "part"), named, **names)
+
+
+def read_pairs(
+    run: Path, files: Sequence[Path], unit: str, of: Sequence[str]
+) -> tuple[list[list[str]], Splits, list[str]]:
+    """What `write_pairs` wrote: the names that are each place's, the parts, and what has changed in the files since.
+
+    Symbols     files = those that are there today; of = of which names each place of a tuple is
+    """
+    known = {what: names_kept(run, what) for what in of}
+    numbers = [{name: number for number, name in enumerate(known[what])} for what in of]
+    made: dict[str, list[list[int]]] = {split: [] for split in SPLITS}
+    with reading(run / SPLIT, "the split of a run"):
+        for *row, part in rows_kept(run):
+            made[part].append([own[name] for own, name in zip(numbers, row, strict=True)])
+    there = [file for file in files if file.is_file()]
+    changes = ["its files are gone: what it recorded of them is read"]
+    if there and (changes := changes_of(run, Examples(there[0].parent, tuple(there), unit, 0, names=[]))):
+        changes.append(f"{unit} that are new are in no part of the run's split, and read by no model")
+    splits: Splits = {split: torch.tensor(rows, dtype=torch.int64).reshape(-1, len(of)) for split, rows in made.items()}
+    return [known[what] for what in of], splits, changes
+
+
+def stand_in(run: Path) -> Path | None:
+    """What stands in for a run's data where these are gone: the folder or table that it keeps, if there is one."""
+    there = sorted((run / KEPT).iterdir()) if (run / KEPT).is_dir() else []
+    return next((place for place in there if not place.name.startswith(".")), None)
+
+
 def changes_of(run: Path, given: Examples) -> list[str]:
     """What has changed in the files since a run kept what it was trained with, in sentences.
 
@@ -380,13 +489,13 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
 
     Errors      DataError: as of `changes_of`, for other targets, and for data without an example of a part
     """
-    changes, unit = changes_of(run, given), given.unit
+    changes, unit = [] if few_of(run, given.place) else changes_of(run, given), given.unit
     if given.called != (called := tuple(target.name for target in fitted.targets)):
         was, now = ", ".join(called) or "none", ", ".join(given.called) or "none"
         raise DataError(f"{given.place}: the run was trained with the targets {was}, not {now}")
     made, lacking = {split: list[int]() for split in SPLITS}, list[str]()
     with reading(run / SPLIT, "the split of a run"):
-        for name, part in _kept(run):
+        for name, part in rows_kept(run):
             if name in given.number_of:
                 made[part].append(given.number_of[name])  # type: ignore[index]
             else:
@@ -410,7 +519,7 @@ def parts(run: Path, given: Examples, fitted: Fitted) -> tuple[Splits, list[str]
     return splits, changes
 
 
-def _kept(run: Path) -> Iterator[list[str]]:
+def rows_kept(run: Path) -> Iterator[list[str]]:
     """The rows of the split that `write` wrote, without their head."""
     rows = csv.reader(lines_of(run / SPLIT, read_bytes(run / SPLIT, MAX_BYTES)), strict=True)
     next(rows)
@@ -436,7 +545,7 @@ def read_cut(run: Path, given: Examples, graph: Graph) -> tuple[LinkCut, list[st
     ends: dict[str, list[tuple[int, int]]] = {part: [] for part in PARTS}
     lacking: set[str] = set()
     with reading(run / SPLIT, "the cut of a run's links"):
-        for i, j, part in _kept(run):
+        for i, j, part in rows_kept(run):
             if i in rows_of and j in rows_of:
                 ends[part].append((rows_of[i], rows_of[j]))
             else:

@@ -50,7 +50,9 @@ from edgewise.training.runs import (
     examined,
     finished,
     measure_by,
+    placed,
     read_config,
+    refuse_few,
     refuse_used,
 )
 from edgewise.training.seeds import mix, repeatable, seed
@@ -67,7 +69,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
     processes again, because one has died, they go on from the newest checkpoint.
     """
-    config = settled(config)
+    config = placed(settled(config))
     world, folder = join(config.machine.device, config.train.partition, config.train.shard), Path(run)
     if world.once(lambda: restarted() and (folder / CONFIG).is_file() and _same(read_config(folder), config)):
         return resume(folder, progress=progress)
@@ -128,6 +130,7 @@ class Trainer:
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
         self.task, model = made or assemble(config, run)
+        refuse_few(self.task, "what trains")
         if made and config.evaluation.metric:
             self.task = copy(self.task)
             measure_by(self.task, config.evaluation.metric)

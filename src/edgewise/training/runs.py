@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Choice, OneOf, read_yaml
-from edgewise.data.record import DATA, known, listed
+from edgewise.data.record import DATA, known, listed, stand_in
 from edgewise.data.splits import SPLITS, Split
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError, a_kind, nearest
 from edgewise.files import claimed, flush, make_folder, path_of, write_file
@@ -228,14 +228,13 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     """The task and the model of a configuration, with the initial weights that its seed gives.
 
     The task reads what it saved in the folder `run`, where that is a run (until its configuration is there, another
-    process may be writing it), or else in that of the run that it starts from. A model that is only adapted has the
-    frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this run lacks, such as
-    the output layer of another task, are trained whole.
+    process may be writing it), or else in that of the run that it starts from. Where its data cannot be read, and have
+    not been said to lie elsewhere, what the run keeps of them stands in, which a line says. A model that is only
+    adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this run
+    lacks, such as the output layer of another task, are trained whole.
     """
-    options, kept = config.task.options, run if run and (run / CONFIG).is_file() else None
-    if kept and (kept / DATA).is_file() and "like" in OneOf(TASKS).options(config.task.name):
-        options = options | {"like": str(kept)}  # the split and the scales that it was trained with
-    task = TASKS[config.task.name](**options)
+    kept = run if run and (run / CONFIG).is_file() else None
+    task = _task(config.task, kept)
     for change in (task.changes or ()) if run else ():
         say(f"{run}: {change}")
     for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
@@ -253,6 +252,36 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
             if name.replace(".parametrizations.weight.original", ".weight") not in taken:
                 parameter.requires_grad_(True)
     return task, built
+
+
+def _task(chosen: Choice, kept: Path | None) -> Task:
+    """The task, by what a run has kept of it, if there is one."""
+    make, options, known = TASKS[chosen.name], chosen.options, OneOf(TASKS).options(chosen.name)
+    recorded = bool(kept and (kept / DATA).is_file() and "like" in known)
+    if recorded:
+        options = options | {"like": str(kept)}  # the split and the scales that it was trained with
+    try:
+        task = make(**options)
+    except DataError as error:
+        place = stand_in(kept) if recorded and kept else None
+        if place is None or kept is None or RunConfig.read(kept / CONFIG).task != chosen:
+            raise
+        moved = {"folder": str(place)} if "folder" in known else {"file": str(place)}
+        others = {name: "" for name in ("source", "target", "columns") if "source" in known}
+        task = make(**options | others | moved)
+        say(f"{kept}: {place} stands in for its data: {error.args[0]}")
+    if kept and not recorded and task.changes == ():
+        task.changes = None  # it is from before such a task kept its data: its checkpoints know them
+    return task
+
+
+def placed(config: RunConfig) -> RunConfig:
+    """The configuration with the places of one's own data in full, so that it can be read from any working folder."""
+    known, options = OneOf(TASKS).options(config.task.name), config.task.options
+    names = ("folder", "file", *(("source", "target") if "source" in known else ())) if "like" in known else ("folder",)
+    given = {name: options.get(name, known[name].default) for name in names if name in known}
+    full = {name: str(Path(place).expanduser().absolute()) for name, place in given.items() if place}
+    return replace(config, task=replace(config.task, options={**options, **full}))
 
 
 def measure_by(task: Task, metric: str) -> None:
@@ -367,6 +396,7 @@ def examined(
     Errors      ConfigError for a task of one's own whose scores are no sums with a count or at last no numbers by
                 name, or without its metric; NonFiniteError for a score that is no finite number
     """
+    refuse_few(task, f"the {split} part")
     world = on if isinstance(on, World) else World(torch.device(on))
     device = world.device
     sums: dict[str, Any] = {}
@@ -404,6 +434,13 @@ def examined(
         if not isfinite(value):
             raise NonFiniteError(f"the {split} {name} is {value}")
     return scores, answers
+
+
+def refuse_few(task: Task, what: str) -> None:
+    """Refuse what takes all data where a few examples stand in for them."""
+    if task.few:
+        right = "give --task.folder or --task.file, where they lie now"
+        raise DataError(f"{task.name}: {what} is gone, but for the few examples that the run keeps: {right}")
 
 
 def pooled(runs: Sequence[Path | str]) -> tuple[int, dict[str, Row], list[dict[str, Row]]]:

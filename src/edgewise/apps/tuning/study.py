@@ -23,7 +23,7 @@ from edgewise.training.distributed import World, join
 from edgewise.training.integrity import CONFIG
 from edgewise.training.lengths import sized
 from edgewise.training.loop import Trainer
-from edgewise.training.runs import create, read_config, refuse_used
+from edgewise.training.runs import create, placed, read_config, refuse_used
 from edgewise.training.seeds import mix
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Watched(Trainer):
 
 def carry_out(config: RunConfig, run: Path, watch: Watch) -> Result:
     """Train, or go on from the newest checkpoint of the same configuration; `watch` may stop it by an exception."""
-    world = join(config.machine.device)
+    world, config = join(config.machine.device), placed(config)
     begun = (run / CONFIG).is_file() and read_config(run) == config
     if begun and (result := finished(run)) is not None:
         return result

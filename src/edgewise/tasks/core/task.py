@@ -140,6 +140,8 @@ class Task(ABC):
     """How its data were read, in lines that are printed before training."""
     changes: tuple[str, ...] | None = None
     """Of a task that keeps its split in a run, what its split lacks, or what has changed since, in sentences."""
+    few: bool = False
+    """Whether its data are gone, and but a few of its examples are there, which a run has kept."""
     idle: tuple[str, ...] = ()
     """Options that it was given and that have no effect beside the others, each in a sentence."""
     tables: bool = False

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.configuration import OneOf, chosen
+from edgewise.data import record
 from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.splits import cut as cut_at
 from edgewise.errors import ConfigError, DataError
@@ -342,6 +343,7 @@ class KnowledgeGraph(Predicts):
 Fact = tuple[str, str, str]
 
 MAX_BYTES = 1 << 28  # of a file of facts
+HEAD, NAMES = ("head", "relation", "tail"), ("entities", "relations", "entities")  # a fact, and which names it has
 HEADINGS = {
     ("head", "relation", "tail"),
     ("source", "relation", "target"),
@@ -434,6 +436,18 @@ def kinship(
     return KnowledgeGraph("kinship", Facts(names, RELATIONS, _cut(facts, fold)), width, decoder)
 
 
+class OwnFacts(KnowledgeGraph):
+    """Facts of one's own, all of which a run keeps."""
+
+    kept = record.FILES
+    private = kept
+    files: Sequence[Path] = ()
+
+    def keep(self, run: Path) -> None:
+        names = {"entities": self.facts.entities, "relations": self.facts.relations}
+        record.write_pairs(run, self.files, self.unit, self.splits, dict(zip(HEAD, NAMES, strict=True)), names)
+
+
 def knowledge_folder(
     folder: str = "facts",
     width: int = 64,
@@ -441,6 +455,7 @@ def knowledge_folder(
     fold: int = 0,
     cut: Literal["auto", "random", "given"] = "auto",
     folds: int = 0,
+    like: str = "",
 ) -> KnowledgeGraph:
     """Complete facts of your own: texts with a head, a relation and a tail in each line, and a tab between them.
 
@@ -448,7 +463,8 @@ def knowledge_folder(
     .tsv), of which 80 % of the facts train, 10 % choose the weights and 10 % test. A fact that is there twice counts
     once; one that is in two files belongs to the first of test, valid and train. A first line that names the columns,
     as head, relation and tail or subject, predicate and object, is no fact, which is said; it is one where a fact of
-    its file has one of these names.
+    its file has one of these names. A run keeps all facts with their parts, and goes by them whatever has become of the
+    files: those that are new are in no part.
 
     Args:
         folder: Where the files lie.
@@ -458,14 +474,20 @@ def knowledge_folder(
         fold: Seed of the random cut, of one file.
         cut: "random", of one file, or "given", by three. "auto": as the files are.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+        like: A run folder: its facts and their parts are taken.
 
     Errors      a line that is no fact, an entity or relation of a held-out fact that no training fact has, a file that
                 is missing or longer than 256 MB: `DataError`
     """
     place = Path(folder).expanduser()
+    single, parts = ("facts.txt", "facts.tsv"), [f"{split}.txt" for split in SPLITS]
+    if like:
+        files = [place / name for name in (*single, *parts)]
+        (entities_, relations_, _), splits, changes = record.read_pairs(Path(like).expanduser(), files, "facts", NAMES)
+        kept = Facts(tuple(entities_), tuple(relations_), splits)
+        return _own(place, kept, width, decoder, [file for file in files if file.is_file()], changes=changes)
     check_folder(place)
-    whole = [name for name in ("facts.txt", "facts.tsv") if holds(place, name)]
-    parts = [f"{split}.txt" for split in SPLITS]
+    whole = [name for name in single if holds(place, name)]
     lacking = [name for name in parts if not holds(place, name)]
     if len(whole) > 1 or (whole and len(lacking) < 3):
         raise DataError(f"{place} has {', '.join([*whole, *parts])}, or some of them: leave one file, or three")
@@ -499,8 +521,20 @@ def knowledge_folder(
     facts = Facts(tuple(entities), tuple(relations), splits)
     if not whole:
         _check_seen(place, facts)
-    task = KnowledgeGraph(folder_name(place), facts, width, decoder)
-    task.summary = (task.describe(), *notes)
+    return _own(place, facts, width, decoder, [place / name for name in read], notes)
+
+
+def _own(
+    place: Path,
+    facts: Facts,
+    width: int,
+    decoder: str,
+    files: Sequence[Path],
+    notes: Sequence[str] = (),
+    changes: Sequence[str] = (),
+) -> OwnFacts:
+    task = OwnFacts(folder_name(place), facts, width, decoder)
+    task.files, task.summary, task.changes = files, (task.describe(), *notes), tuple(changes)
     return task
 
 

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional
 
+from edgewise.data import record
 from edgewise.data.columns import dates_of
 from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.table import Called, numbers_of, read_table
@@ -365,6 +366,27 @@ def tastes(
     return task
 
 
+class OwnChoices(Recommendation):
+    """Choices of one's own, all of which a run keeps."""
+
+    kept = record.FILES
+    private = kept
+    files: Sequence[Path] = ()
+
+    def keep(self, run: Path) -> None:
+        names, columns = {"users": self.choices.users, "items": self.choices.items}, {"user": "users", "item": "items"}
+        record.write_pairs(run, self.files, self.unit, self.splits, columns, names)
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        """The ten items that a user, by name, would choose next; of one who is unknown those that most users chose."""
+        user = request.strip()
+        if user in self._numbers:
+            return super().predict(model, pattern, request, device)
+        often = torch.bincount(self.splits["train"][:, 1], minlength=self.items)
+        best = often.argsort(descending=True, stable=True)[:SHOWN].tolist()
+        return {"user": user, "known": False, "items": [{"item": self.choices.items[item]} for item in best]}
+
+
 def own_choices(
     file: str = "choices.csv",
     width: int = 64,
@@ -375,13 +397,15 @@ def own_choices(
     fold: int = 0,
     cut: Literal["auto", "random", "time"] = "auto",
     folds: int = 0,
+    like: str = "",
 ) -> Recommendation:
     """Recommend items to your own users, from a table of ratings, clicks or purchases.
 
     Each line is a choice: a user and an item, and where there are such columns a rating and a time. Of each user's
     choices the latest tenth tests, the tenth before chooses the weights, and all earlier ones train; without times the
     order is drawn. An item that a user chose twice counts once, at the first time. Users of fewer than three choices
-    only train.
+    only train. A run keeps all choices with their parts, and goes by them whatever has become of the table: those that
+    are new are in no part, and a user who is new has the items that most users chose.
 
     Args:
         file: The table, .csv, .tsv or .parquet, with columns named user and item, and maybe rating and time, or much
@@ -396,12 +420,18 @@ def own_choices(
         cut: "random": a drawn order; "time": the latest choices of all users test. "auto": the latest of each user.
         folds: Parts of a cross-validation (`--folds`) of each user's choices: part `fold` tests, a fifth of the others
             chooses the weights.
+        like: A run folder: its choices and their parts are taken.
 
     Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line of another
                 length or without a user or an item, one that is 3 in a line and 3.0 in another, a rating that is no
                 number or a time that is none: `DataError`
     """
     path = Path(file).expanduser()
+    if like:
+        (whose, what), kept, changes = record.read_pairs(Path(like).expanduser(), [path], "choices", ("users", "items"))
+        own = OwnChoices(path.stem, Choices(tuple(whose), tuple(what), kept), width, k, negatives)
+        own.files, own.summary, own.changes = [path] * path.is_file(), (own.describe(),), tuple(changes)
+        return own
     table = read_table(path)
     found = _columns(path, table.header, columns)
     users, items = (table.names(found[what]) for what in ("user", "item"))
@@ -444,7 +474,8 @@ def own_choices(
         splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
     else:
         splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
-    task = Recommendation(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
+    task = OwnChoices(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
+    task.files, task.changes = [path], ()
     left = len(users) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
     said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()

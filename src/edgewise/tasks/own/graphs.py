@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from edgewise.data import record
 from edgewise.data.columns import (
+    ENDS,
     Array,
     Column,
     Encoding,
@@ -37,14 +38,16 @@ from edgewise.data.examples import (
     apart,
     columns_of,
     ends_within,
+    few_rows,
     found_ends,
     graphs_of,
     left_out,
     read_examples,
     read_members,
     strangers,
+    table_of,
 )
-from edgewise.data.record import Fitted, Settled, labels_in, names_in, settle
+from edgewise.data.record import KEPT, Fitted, Settled, labels_in, names_in, settle
 from edgewise.data.rows import Row, as_tables, ends_in, listed_in, named
 from edgewise.data.splits import Cut, How, Splits
 from edgewise.data.table import (
@@ -98,6 +101,13 @@ class Files(ABC, Generic[T, Made]):
         """What was fitted to the targets, and what else is fitted to the inputs that train."""
         return fitted
 
+    def few(self, settled: Settled, inputs: T) -> Mapping[str, bytes | Path]:
+        """The files that a run keeps of the first examples of each part: by default their own files, under a folder of
+        the same name."""
+        given = settled.given
+        files = (given.files[row] for row in settled.first)
+        return {f"{folder_name(given.place) or KEPT}/{file.relative_to(given.place)}": file for file in files}
+
     @abstractmethod
     def to_plain(self, own: Settled) -> dict[str, Any]:
         """How they become a model's inputs, as JSON can hold it."""
@@ -121,7 +131,8 @@ class Files(ABC, Generic[T, Made]):
         def fit(fitted: Fitted, splits: Splits) -> Fitted:
             return self.fit(inputs, fitted, splits)
 
-        return self.task(settle(examples, like, wanted, how, self.same(examples, inputs), fit=fit), inputs)
+        settled = settle(examples, like, wanted, how, self.same(examples, inputs), fit=fit)
+        return self.task(replace(settled, files={} if settled.few else self.few(settled, inputs)), inputs)
 
     def elsewhere(self, place: Path, fitted: Fitted, labelled: bool) -> Made:
         """The task of other files, whose examples have no parts and, unless they are `labelled`, no labels."""
@@ -161,7 +172,7 @@ class OwnExamples(SeveralTargets, GraphClassification):
         self.signature = Features(
             graphs.x.shape[-1], width, whole_graph=True, edges=edges, whole=whole, classes=classes
         )
-        self.changes = own.changes
+        self.changes, self.few = own.changes, own.few
         self.summary = (self.describe(), *map(str, fitted.targets), *own.given.notes)
 
     def keep(self, run: Path) -> None:
@@ -324,6 +335,25 @@ class GraphFiles(Files[Inputs, OwnExamples]):
             notes.append("nodes have no features: each has the number 1")
         counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}
         return replace(rows, notes=tuple(notes), counts=counts), Inputs(of_nodes, edges, e, found_ends(tables))
+
+    def few(self, settled: Settled, inputs: Inputs) -> Mapping[str, bytes | Path]:
+        given, nodes, rows = settled.given, inputs.nodes, np.array(settled.first)
+        first, names = np.cumsum(nodes.sizes) - nodes.sizes, [given.name(row) for row in rows.tolist()]
+        names = names if given.names else [*map(str, range(len(rows)))]
+        group = [name for name, row in zip(names, rows.tolist(), strict=True) for _ in range(nodes.sizes[row])]
+        of = np.concatenate([first[row] + np.arange(nodes.sizes[row]) for row in rows.tolist()])
+        called = nodes.names if nodes.named_by else (np.arange(len(nodes.owner)) - first[nodes.owner]).astype(str)
+        own = {nodes.named_by: [nodes.names[node] for node in of.tolist()]} if nodes.named_by else {}
+        of_nodes = {nodes.group: group} | own | {column.name: column.texts(of) for column in nodes.columns}
+        place = dict(zip(of.tolist(), group, strict=True))
+        edges = np.flatnonzero(np.isin(inputs.edges[0], of))
+        ends = dict(zip(self.asked.ends or ENDS[0], inputs.edges[:, edges].tolist(), strict=True))
+        of_edges = {nodes.group: [place[node] for node in inputs.edges[0, edges].tolist()]}
+        of_edges |= {end: [str(called[node]) for node in those] for end, those in ends.items()}
+        of_edges |= {column.name: column.texts(edges) for column in inputs.e}
+        tables = few_rows(given, rows.tolist(), self.asked.ignore), table_of(of_nodes), table_of(of_edges)
+        folder = folder_name(given.place) or KEPT
+        return {f"{folder}/{name}.csv": table for name, table in zip(FOLDER, tables, strict=True)}
 
     def fit(self, inputs: Inputs, fitted: Fitted, splits: Splits) -> Fitted:
         train, owner = splits["train"].numpy(), np.append(inputs.nodes.owner, -1)
@@ -516,6 +546,17 @@ class PointFiles(Files[Points, OwnClouds]):
         if problems:
             raise DataError(*problems)
         return replace(rows, counts={"points": int(sizes.sum())}), centred(rows, columns, sizes, self.position)
+
+    def few(self, settled: Settled, inputs: Points) -> Mapping[str, bytes | Path]:
+        given, rows, first = settled.given, settled.first, np.cumsum(inputs.sizes) - inputs.sizes
+        if not given.header:  # each cloud has its own file
+            return super().few(settled, inputs)
+        names = given.names or {row: str(number) for number, row in enumerate(rows)}
+        cloud = {self.cloud or "cloud": [names[row] for row in rows for _ in range(inputs.sizes[row])]}
+        of = np.concatenate([first[row] + np.arange(inputs.sizes[row]) for row in rows])
+        points = table_of(cloud | {column.name: column.texts(of) for column in inputs.columns})
+        folder = folder_name(given.place) or KEPT
+        return {f"{folder}/clouds.csv": few_rows(given, rows, self.asked.ignore), f"{folder}/points.csv": points}
 
     def fit(self, inputs: Points, fitted: Fitted, splits: Splits) -> Fitted:
         owner = np.repeat(np.arange(len(inputs.sizes)), inputs.sizes)

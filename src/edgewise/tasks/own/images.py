@@ -84,7 +84,7 @@ class OwnImages(ImageClassification):
 
     def __init__(self, own: Settled, images: Images, how: ImageFiles) -> None:
         super().__init__(folder_name(own.given.place), images, how.patch, how.shift)
-        self.own, self.how, self.changes = own, how, own.changes
+        self.own, self.how, self.changes, self.few = own, how, own.changes, own.few
         self.summary = (self.describe(), *map(str, own.fitted.targets), *own.given.notes)
 
     def keep(self, run: Path) -> None:

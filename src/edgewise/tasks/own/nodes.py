@@ -356,7 +356,7 @@ def node_folder(
     if given.e is not None:
         told = apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
         own = replace(own, given=replace(own.given, notes=(*own.given.notes, *told)))
-    return task_of(own, undirected, asked, fanouts)
+    return task_of(replace(own, files=record.files_of(given)), undirected, asked, fanouts)
 
 
 def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> OwnNodes:
@@ -447,6 +447,7 @@ class OwnLinks(LinkPrediction):
 
     def keep(self, run: Path) -> None:
         write_cut(run, self.given, self.cut, self.fitted)
+        record.keep_files(run, record.files_of(self.given))
 
     @torch.no_grad()
     def alone(self, model: nn.Module, pattern: Pattern) -> Alone:

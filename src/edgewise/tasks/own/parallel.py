@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from edgewise.data import record
-from edgewise.data.examples import Asked, Examples, read_examples
+from edgewise.data.examples import Asked, Examples, few_rows, read_examples
 from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, How, Splits
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
@@ -32,7 +32,8 @@ class OwnTranslation(Translation):
     private = record.FILES
 
     def __init__(self, own: Settled, manner: Manner, length: int, like: str = "") -> None:
-        self.own, self.length, rows, self.changes = own, length, own.given, own.changes
+        self.own, self.length, rows = own, length, own.given
+        self.changes, self.few = own.changes, own.few
         texts = {
             split: ([rows.inputs["source"][n] for n in chosen], [rows.inputs["target"][n] for n in chosen])
             for split, chosen in ((split, own.splits[split].tolist()) for split in SPLITS)
@@ -126,6 +127,8 @@ def parallel_text(
         rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
     rows = within(rows, length, lowercase)
     own = settle(rows, like, "auto", how, rows.inputs["source"])
+    files = {} if own.few else {f"{rows.files[0].stem}.csv": few_rows(replace(rows, found={}), own.first)}
+    own = replace(own, files=files)
     return OwnTranslation(own, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.examples import Asked, Examples, columns_of_inputs, given_table, read_examples
+from edgewise.data.examples import Asked, Examples, columns_of_inputs, few_rows, given_table, read_examples
 from edgewise.data.record import Fitted, Settled, labels_in, names_in
 from edgewise.data.rows import Row
 from edgewise.data.splits import Cut, How, MoleculeCut
@@ -27,7 +27,7 @@ from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES
 from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit, scaffold
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.graphs import Files, OwnExamples, targets_of
+from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T, targets_of
 from edgewise.tasks.text.denoising import text_graph
 from edgewise.tasks.text.documents import in_tokens
 from edgewise.tasks.text.tokenization import (
@@ -44,8 +44,15 @@ TEXTS = ("text", "texts", "sentence", "review", "comment", "content", "message",
 MAX_TOKENS = 1 << 16
 
 
+class TableFiles(Files[T, Made]):
+    """A table with a column of inputs."""
+
+    def few(self, settled: Settled, inputs: T) -> Mapping[str, bytes | Path]:
+        return {f"{settled.given.files[0].stem}.csv": few_rows(settled.given, settled.first, self.asked.ignore)}
+
+
 @dataclass(frozen=True)
-class TextFiles(Files[None, "OwnTexts"]):
+class TextFiles(TableFiles[None, "OwnTexts"]):
     """A table of texts."""
 
     level: Level = "bpe"  # what a token is
@@ -308,7 +315,7 @@ class OwnMolecules(OwnRows):
 
 
 @dataclass(frozen=True)
-class MoleculeFiles(Files[list[Molecule], OwnMolecules]):
+class MoleculeFiles(TableFiles[list[Molecule], OwnMolecules]):
     """A table of molecules."""
 
     bonds: bool = False  # whether types of bonds are read
