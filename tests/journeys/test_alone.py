@@ -18,7 +18,7 @@ from edgewise.deployment import export_run, predict_file
 from edgewise.deployment.service import application
 from edgewise.errors import DataError
 from edgewise.explanations import scores
-from edgewise.training import load_run, train
+from edgewise.training import load_run, read_metrics, train
 from journeys.own import KINDS, Kind
 
 
@@ -107,6 +107,7 @@ def test_it_serves(journey) -> None:
     assert status == 200 and content["predictions"] == json.loads(json.dumps(trained.predict([row])))
 
 
+@pytest.mark.exports
 def test_it_exports(journey, tmp_path) -> None:
     export_run(journey.run, "onnx", tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").stat().st_size and (tmp_path / "model.onnx.md").exists()
@@ -115,7 +116,8 @@ def test_it_exports(journey, tmp_path) -> None:
 
 def test_it_measures_what_it_still_has_or_says_what_to_give(journey) -> None:
     if journey.kind.whole:
-        assert evaluate(str(journey.run), accept=False, data=None)["test"]
+        measured = evaluate(str(journey.run), accept=False, data=None)["test"]
+        assert measured == pytest.approx(read_metrics(journey.run)[-1]["test"])
     else:
         with pytest.raises(DataError, match="is gone, but for the few examples that the run keeps: give --task"):
             evaluate(str(journey.run), accept=False, data=None)
