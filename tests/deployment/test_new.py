@@ -251,3 +251,29 @@ def test_a_service_takes_objects_and_names_those_that_it_cannot_read(name: str, 
     assert status == 422 and "row 1: " in told["error"] and "row 0" not in told["error"]
     status, told = send(app, {"rows": [[1]]})
     assert status == 422 and runs[name].task.form[:8] in told["error"]
+
+
+def test_a_history_and_a_fact_are_rows(tmp_path: Path) -> None:
+    choices = [[f"u{u}", f"{'ab'[u % 2]}{(u * 7 + n * (1 + u % 5)) % 12}"] for u in range(40) for n in range(6)]
+    write(tmp_path, choices=[["user", "item"], *choices])
+    (tmp_path / "facts.txt").write_text("".join(f"p{n}\tlikes\tp{(n + 1) % 20}\n" for n in range(20)))
+    task = Choice("own-choices", {"file": str(tmp_path / "choices.csv"), "width": 8, "k": 5})
+    light = Choice("light-gcn", {"depth": 2})
+    config = RunConfig(task, light, optimizer=Choice("adam", {"learning_rate": 0.05}), train=TrainSettings(steps=60))
+    train(config, tmp_path / "run", progress=False)
+    trained = load(tmp_path / "run", device="cpu")
+    (new,), (old,) = trained.predict([{"items": ["a1", "a2", "a3"]}]), trained.predict([{"user": "u3"}])
+    assert old == trained.predict(["u3"])[0]
+    found = [item["item"] for item in new["items"]]
+    assert not {"a1", "a2", "a3"} & {*found} and [name[0] for name in found[:6]].count("a") >= 5
+    subject = trained.task.subject(trained.model, None, '{"items": ["a1", "a2"]}')
+    assert len(subject.names) == subject.inputs[0].num_receivers and subject.names[-1] == "new"
+    for row, why in (({"items": ["a1", "z"]}, "no item 'z'"), ({"items": []}, "a new user has chosen something")):
+        with pytest.raises(DataError, match=why):
+            trained.predict([row])
+    facts = Choice("knowledge-folder", {"folder": str(tmp_path), "width": 8, "decoder": "distmult"})
+    rgcn = Choice("gnn", {"width": 8, "layer": Choice("rgcn")})
+    train(RunConfig(facts, rgcn, train=TrainSettings(steps=2)), tmp_path / "facts", progress=False)
+    trained = load(tmp_path / "facts", device="cpu")
+    (row,), (text,) = trained.predict([{"head": "p1", "relation": "likes"}]), trained.predict(["p1, likes, ?"])
+    assert row["entities"] == text["entities"]

@@ -17,6 +17,7 @@ from edgewise.configuration import OneOf, chosen
 from edgewise.data import record
 from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.splits import cut as cut_at
+from edgewise.data.table import object_in
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
 from edgewise.graphs import Graph
@@ -135,6 +136,7 @@ class KnowledgeGraph(Predicts):
     metric = "mrr"
     curves = "mrr", "hits@10"
     unit = "facts"
+    form = '{"head": ENTITY, "relation": RELATION}'
 
     def __init__(self, name: str, facts: Facts, width: int, decoder: str = "complex") -> None:
         self.decoder: Callable[[Tensor, Tensor, Tensor], Tensor] = chosen("decoder", decoder, DECODERS)
@@ -313,6 +315,8 @@ class KnowledgeGraph(Predicts):
         return Subject(inputs, number=score, shown=score, what=what)
 
     def _parse(self, request: str) -> Tensor:
+        if row := object_in(request):
+            request = "\t".join(str(row.get(end) or "?") for end in ("head", "relation", "tail"))
         parts = [part.strip() for part in request.split("\t" if "\t" in request else ",")]
         advice = f"give HEAD, RELATION, ? or ?, RELATION, TAIL, such as '{self.typical}'"
         if len(parts) != 3 or (parts[0] == "?") == (parts[2] == "?"):

@@ -17,14 +17,14 @@ from torch.nn import functional
 from edgewise.data import record
 from edgewise.data.columns import dates_of
 from edgewise.data.splits import SPLITS, How, Split, divided
-from edgewise.data.table import Called, numbers_of, read_table
+from edgewise.data.table import Called, numbers_of, object_in, read_table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Alone, Predicts
-from edgewise.tasks.core.batch import Batch, batch_of
+from edgewise.tasks.core.batch import Batch, batch_of, moved
 from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
@@ -122,6 +122,7 @@ class Recommendation(Predicts):
     """
 
     unit = "choices"
+    form = '{"items": [ITEM, ...]}'
 
     truth: Tensor | None = None
     """How much each user would like each item, where it is known, [U, I]."""
@@ -268,18 +269,40 @@ class Recommendation(Predicts):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """The ten items that a user, by name, would choose next."""
-        user = self._numbers.get(request.strip())
-        if user is None:
-            raise DataError(
-                f"no user {request.strip()[:80]!r} in {self.name}: give one, such as {self.choices.users[0]!r}"
-            )
-        outputs: Tensor = model.eval()(*next(self.batches("valid", 1, pattern)).to(device).inputs).cpu()
-        scores = outputs[self.users :] @ outputs[user]
-        known = torch.cat([pairs[pairs[:, 0] == user, 1] for pairs in self.splits.values()])
-        best = scores.index_fill(0, known, -torch.inf).topk(min(SHOWN, self.items - len(known))).indices.tolist()
+        """The ten items that a user, by name or by the items chosen before, would choose next."""
+        inputs, user, known, name = self._asked(request, pattern)
+        graph, x = inputs
+        outputs: Tensor = model.eval()(moved(graph, torch.device(device)), x.to(device)).cpu()
+        scores = outputs[self.users : self.users + self.items] @ outputs[user]
+        count = min(SHOWN, self.items - len(known.unique()))
+        best = scores.index_fill(0, known, -torch.inf).topk(count).indices.tolist()
         items = [{"item": self.choices.items[item], "score": scores[item].item()} for item in best]
-        return {"user": self.choices.users[user], "items": items}
+        return {"user": name, "items": items}
+
+    def _asked(self, request: str, pattern: Pattern) -> tuple[tuple[Graph, SparseFeatures], int, Tensor, str]:
+        """What the model reads for a request, the user's number there, the items that it has chosen, and its name. A
+        new user, of whom only the items are known, is one more node, without features of its own."""
+        row, graph = object_in(request) or {}, self._read(pattern)
+        if "items" not in row:
+            name = str(row.get("user", request)).strip()
+            if (user := self._numbers.get(name)) is None:
+                raise DataError(
+                    f"no user {name[:80]!r} in {self.name}: give one, such as {self.choices.users[0]!r}, or {self.form}"
+                )
+            known = torch.cat([pairs[pairs[:, 0] == user, 1] for pairs in self.splits.values()])
+            return (graph, self.x), user, known, name
+        given = [str(item) for item in row["items"]] if isinstance(row["items"], list) else []
+        numbers = {item: number for number, item in enumerate(self.choices.items)}
+        if lacking := [item for item in given if item not in numbers]:
+            raise DataError(f"no item {', '.join(repr(item[:40]) for item in lacking[:5])} in {self.name}")
+        if not given:
+            raise DataError(f"a new user has chosen something: give {self.form}")
+        known, new = torch.tensor([numbers[item] for item in given]), self.users + self.items
+        ends = torch.stack([torch.full_like(known, new), known + self.users])
+        whole = Graph.from_edge_index(torch.cat([graph.edge_index(), ends, ends.flip(0)], 1), new + 1)
+        offsets = torch.arange(new + 2).clamp(max=new)
+        own = Graph.from_csr(offsets, torch.arange(new), new)
+        return (whole, SparseFeatures(own, torch.ones(new))), new, known, str(row.get("user", "new"))
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """How much a user would like the first item of the list: the score z_uᵀ z_i."""
@@ -288,12 +311,13 @@ class Recommendation(Predicts):
         user, items = found[0]["user"], found[0]["items"]
         if not items:
             raise DataError(f"{user!r} chose every item of {self.name}: there is none to explain")
-        ends = self._numbers[user], self.users + self.choices.items.index(items[0]["item"])
+        ends = self._asked(request, pattern)[1], self.users + self.choices.items.index(items[0]["item"])
 
         def score(outputs: Tensor) -> Tensor:
             return outputs[ends[0]] @ outputs[ends[1]]
 
         what, names = f"the score of {items[0]['item']} for {user}", (*self.choices.users, *self.choices.items)
+        names = (*names, user)[: len(names) + (ends[0] == len(names))]
         return Subject(inputs, number=score, what=what, names=names)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
@@ -379,8 +403,9 @@ class OwnChoices(Recommendation):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The ten items that a user, by name, would choose next; of one who is unknown those that most users chose."""
-        user = request.strip()
-        if user in self._numbers:
+        row = object_in(request) or {}
+        user = str(row.get("user", request)).strip()
+        if user in self._numbers or "items" in row:
             return super().predict(model, pattern, request, device)
         often = torch.bincount(self.splits["train"][:, 1], minlength=self.items)
         best = often.argsort(descending=True, stable=True)[:SHOWN].tolist()
