@@ -29,65 +29,13 @@ B = TypeVar("B")
 Pattern = Callable[..., Graph] | None
 Device = torch.device | str
 # What the words in a metric's name say of it. scikit-learn's "neg_log_loss" is better the larger it is, too.
-LARGER = frozenset(
-    [
-        "acc",
-        "accuracy",
-        "ap",
-        "auc",
-        "auprc",
-        "auroc",
-        "bleu",
-        "correlation",
-        "dice",
-        "elbo",
-        "f1",
-        "hits",
-        "iou",
-        "jaccard",
-        "kappa",
-        "kendall",
-        "map",
-        "mcc",
-        "mrr",
-        "ndcg",
-        "neg",
-        "pearson",
-        "precision",
-        "psnr",
-        "r2",
-        "recall",
-        "recalled",
-        "rouge",
-        "sensitivity",
-        "spearman",
-        "specificity",
-        "ssim",
-    ]
+LARGER = re.compile(
+    "acc|accuracy|ap|auc|auprc|auroc|bleu|correlation|dice|elbo|f1|hits|iou|jaccard|kappa|kendall|map|mcc|mrr|"
+    "ndcg|neg|pearson|precision|psnr|r2|recall|recalled|rouge|sensitivity|spearman|specificity|ssim"
 )
-SMALLER = frozenset(
-    [
-        "bce",
-        "brier",
-        "cer",
-        "deviation",
-        "distance",
-        "divergence",
-        "ece",
-        "entropy",
-        "error",
-        "fid",
-        "loss",
-        "mae",
-        "mape",
-        "mse",
-        "msle",
-        "nll",
-        "perplexity",
-        "rmse",
-        "rmsle",
-        "wer",
-    ]
+SMALLER = re.compile(
+    "bce|brier|cer|deviation|distance|divergence|ece|entropy|error|fid|loss|mae|mape|mse|msle|nll|perplexity|"
+    "rmse|rmsle|wer"
 )
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data
 
@@ -228,7 +176,8 @@ def larger_is_better(metric: str, of: str) -> bool:
     (False, False)
     """
     words = set(re.findall(r"[a-z]+[12]?", re.sub("(?<=[a-z])(?=[A-Z])", " ", metric).replace("²", "2").lower()))
-    larger, smaller = bool(words & LARGER), bool(words & SMALLER) and "neg" not in words
+    larger, smaller = (any(map(kind.fullmatch, words)) for kind in (LARGER, SMALLER))
+    smaller = smaller and "neg" not in words
     if larger == smaller:
         which = f"whether more or less {metric!r} is better does not follow from its name"
         raise ConfigError(f"{which}: give {of} maximise = True or maximise = False")
