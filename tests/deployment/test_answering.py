@@ -150,7 +150,7 @@ def made(kind: str, place: Path) -> Kind:
     if kind == "choices":
         rows = [(f"u{draw.randrange(COUNT)}", f"i{draw.randrange(40)}") for _ in range(800)]
         file = written(own / "choices.csv", "user,item", rows)
-        given = written(place / "users.txt", "", [*dict.fromkeys(user for user, _ in rows)])
+        given = written(place / "users.txt", "", [*dict.fromkeys(user for user, _ in rows), "new"])
         return Choice("own-choices", {"file": str(file), "width": 8}), Choice("light-gcn", {"depth": 2}), given
     words = ["ein", "Hund", "Katze", "läuft", "schnell", "und", "der"]
     lines = [" ".join(draw.choices(words, k=1 + n % 5)) for n in range(COUNT)]
@@ -209,7 +209,7 @@ def same(trained: Trained, given: Path, found: Path) -> None:
     expected = found.with_name("expected.csv")
     predict_file(trained, given, expected)
     right, answers = rows_of(expected), rows_of(found)
-    assert len(right) == len(answers) >= 10
+    assert len(right) == len(answers) > 2
     assert [one for one, other in zip(right, answers, strict=True) if not equal(one, other)] == []
 
 
@@ -285,7 +285,7 @@ def test_graphs_in_json_are_those_of_the_tables(tmp_path: Path) -> None:
         ("nodes", lambda text: text.replace("age", "years"), "no column 'age'"),
         ("nodes", lambda text: text.replace("2024-01-10", "soon"), r"row 0: since is 'soon', which is no date"),
         ("molecules", lambda text: text.replace(",C", ",Q"), "is no molecule in SMILES"),
-        ("choices", lambda text: "nobody\n", "no user 'nobody', such as 'u"),
+        ("links", lambda text: "nobody\n", "no node 'nobody', such as 'n0'"),
         ("facts", lambda text: "e1, r1\n", "expected HEAD, RELATION"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import edgewise
+from deployment.test_answering import run_script, same
 from edgewise.apps import recipes
 from edgewise.apps.command.inference import evaluate
 from edgewise.apps.options import configure
@@ -111,7 +112,12 @@ def test_it_serves(journey) -> None:
 def test_it_exports(journey, tmp_path) -> None:
     export_run(journey.run, "onnx", tmp_path / "model.onnx")
     assert (tmp_path / "model.onnx").stat().st_size and (tmp_path / "model.onnx.md").exists()
-    # Here the script beside the file is to run without Edgewise, on the rows of `journey.new`.
+    given = journey.new
+    if journey.kind.inputs:
+        given = tmp_path / "inputs.txt"
+        given.write_text(f"{journey.kind.inputs}\n" * 3)
+    run_script(tmp_path / "model.onnx", given, tmp_path / "answers.csv")
+    same(edgewise.load(journey.run), given, tmp_path / "answers.csv")
 
 
 def test_it_measures_what_it_still_has_or_says_what_to_give(journey) -> None:

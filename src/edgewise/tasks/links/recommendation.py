@@ -407,9 +407,17 @@ class OwnChoices(Recommendation):
         user = str(row.get("user", request)).strip()
         if user in self._numbers or "items" in row:
             return super().predict(model, pattern, request, device)
+        return {"user": user, "known": False, "items": [{"item": self.choices.items[item]} for item in self.popular]}
+
+    @property
+    def popular(self) -> list[int]:
+        """The items that most users chose, the first ones."""
         often = torch.bincount(self.splits["train"][:, 1], minlength=self.items)
-        best = often.argsort(descending=True, stable=True)[:SHOWN].tolist()
-        return {"user": user, "known": False, "items": [{"item": self.choices.items[item]} for item in best]}
+        return often.argsort(descending=True, stable=True)[:SHOWN].tolist()
+
+    def preprocessing(self) -> dict[str, Any]:
+        made = super().preprocessing()
+        return made | {"rows": made["rows"] | {"popular": self.popular}}
 
 
 def own_choices(
