@@ -3,8 +3,10 @@
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from sklearn.utils.class_weight import compute_class_weight
 from torch import nn
 
 from edgewise.errors import CheckpointError, ConfigError, DataError, NonFiniteError
@@ -13,6 +15,7 @@ from edgewise.training import (
     Choice,
     RunConfig,
     StartSettings,
+    TrainSettings,
     assemble,
     evaluate,
     finished,
@@ -294,3 +297,24 @@ def test_what_every_task_has_is_asked_for_by_its_name(name):
     lacking.__abstractmethods__ = frozenset()
     with pytest.raises(ConfigError, match=f"Lacking has no {name!r}, which every task has, as an attribute"):
         fit(lacking(), nn.Identity())
+
+
+def test_all_classes_may_count_alike(tmp_path):
+    """Rare ones more, by what trains alone; where there are no classes it is refused."""
+    rows = "".join(f"word{n} {'rare' if n % 5 == 0 else 'usual'},{int(n % 5 == 0)},{n}.5\n" for n in range(50))
+    (tmp_path / "t.csv").write_text(f"text,label,length\n{rows}")
+
+    def made(label: str, weights: str):
+        task = Choice("text-table", {"file": str(tmp_path / "t.csv"), "label": label, "level": "character"})
+        model = Choice("bert", {"readout": "mean"})
+        return assemble(RunConfig(task, model, train=TrainSettings(weights=weights)))[0]
+
+    usual, task = made("label", "equal"), made("label", "balanced")
+    labels = task.graphs.targets[task.splits["train"], 0].numpy()
+    expected = compute_class_weight("balanced", classes=np.array([0, 1]), y=labels)
+    assert task.several.weights[0] == pytest.approx(expected.tolist()) and usual.several.weights == ()
+    outputs, y = torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0]])
+    assert task.several.loss(outputs, y) == pytest.approx(usual.several.loss(outputs, y) * expected[1])
+    assert made("label,length", "balanced").several.weights == (task.several.weights[0], ())
+    with pytest.raises(ConfigError, match="weights=balanced goes with classes of your own data"):
+        made("length", "balanced")

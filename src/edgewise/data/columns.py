@@ -414,6 +414,19 @@ class Target:
         place = {name: number for number, name in enumerate(self.classes)}
         return torch.tensor([place.get(name, -1) for name in names], dtype=torch.int64)
 
+    def balanced(self, values: Tensor) -> tuple[float, ...]:
+        """How much an example of each class counts where all classes count alike; nothing for a number.
+
+        Equation    w_c = n / (K n_c), whose mean over the n examples with a known class is 1
+
+        >>> Target("class", ("a", "b"), "").balanced(torch.tensor([0, 0, 0, 1, -1]))
+        (0.6666666666666666, 2.0)
+        """
+        if self.kind == "number":
+            return ()
+        counts = torch.bincount(values[values >= 0], minlength=len(self.classes)).clamp(min=1)
+        return tuple((int((values >= 0).sum()) / (len(self.classes) * counts.double())).tolist())
+
     def strangers(self, labels: Labels) -> list[str]:
         """The labels that are none of the classes, or no numbers."""
         if isinstance(labels, np.ndarray):

@@ -23,10 +23,12 @@ from edgewise.models import MODELS
 from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.abilities import Judges, Keeps, Measured, PredictsAll, Recalls
+from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, PredictsAll, Recalls
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
+from edgewise.tasks.own.several import SeveralTargets
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
@@ -241,6 +243,8 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
         if folder and isinstance(task, Recalls):
             task.recall(Path(folder))
     measure_by(task, config.evaluation.metric)
+    if config.train.weights == "balanced":
+        balance(task)
     settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     chosen = settings(**config.model.options)
@@ -330,6 +334,23 @@ def check_metric(task: Task, outputs: Any, batch: Batch) -> None:
         own = task.finish({name: float(value) / count for name, value in sums.items()})
         answers = task.answers(outputs, batch) if isinstance(task, Measured) else []
         figure(own | dict.fromkeys(measures(answers, intervals=False), 0.0), task.metric, task)
+
+
+def balance(task: Task) -> None:
+    """Let each class count alike in the loss of a task on data of one's own: see `Target.balanced`.
+
+    Errors      ConfigError for a task without classes of one's own
+    """
+    own = task.own if isinstance(task, HasRows) else None
+    if own is None or all(target.kind == "number" for target in own.fitted.targets):
+        raise ConfigError(f"train.weights=balanced goes with classes of your own data, and {task.name} has none")
+    train = own.splits.get("train", [])
+    pairs = zip(own.fitted.targets, own.given.targets, strict=False)  # data to be predicted have no labels
+    weights = tuple(target.balanced(target.values(labels)[train]) for target, labels in pairs)
+    if weights and isinstance(task, SeveralTargets):
+        task.several = replace(task.several, weights=weights)
+    elif weights and isinstance(task, Classification):
+        task.objective = replace(task.objective, weights=weights[0])
 
 
 def begin(model: nn.Module, config: RunConfig, shown: bool = False) -> None:

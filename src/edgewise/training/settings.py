@@ -85,6 +85,8 @@ class TrainSettings(Settings):
         shard: Whether several ranks share the weights, their gradients and the optimiser's memory (FSDP2).
         epochs: Passes over the examples that train, in place of `steps`; the schedule spans them. 0: steps count.
         time: Seconds after which training ends; the schedule is at its end then. 0: whatever it takes.
+        weights: How much an example counts in the loss, by its class, of data of one's own: "equal", or "balanced", so
+            that each class counts alike, however rare it is.
     """
 
     section = "train"
@@ -100,6 +102,7 @@ class TrainSettings(Settings):
     shard: bool = False
     epochs: NonNegative = 0.0
     time: NonNegative = 0.0
+    weights: Literal["equal", "balanced"] = "equal"
 
 
 @dataclass(frozen=True)

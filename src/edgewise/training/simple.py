@@ -70,13 +70,13 @@ def beside(run: Path, task: Task, config: RunConfig) -> Simple | None:
     """What simple methods reach on the data of a run, which its folder then keeps; None where there are none."""
     found = Simple.read(run)
     if found is None and config.evaluation.simple:
-        found = best_simple(task, config.evaluation.simple, config.evaluation_batch)
+        found = best_simple(task, config.evaluation.simple, config.evaluation_batch, config.train.weights == "balanced")
         if found is not None:
             found.keep(run)
     return found
 
 
-def best_simple(task: Task, seconds: float = 30, size: int = 200) -> Simple | None:
+def best_simple(task: Task, seconds: float = 30, size: int = 200, balanced: bool = False) -> Simple | None:
     """The best of the simple methods for a task, by its validation split; None for a task that has none.
 
     Nodes, graphs, molecules, texts, images and clouds of one's own: the commonest class or the mean; a linear model and
@@ -84,7 +84,8 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200) -> Simple | No
     counts, of images a thumbnail, of clouds moments), a forest on molecules' fingerprints, TF-IDF of texts, and for
     nodes labels that spread along edges. Links, facts and choices: rankings by counts.
 
-    Symbols     seconds = after which no further method is begun; size = examples of an evaluation's batch
+    Symbols     seconds = after which no further method is begun; size = examples of an evaluation's batch;
+                balanced = whether all classes count alike
     Edge cases  at most 20,000 examples, drawn at random, train a method
     """
     began, tried = time.perf_counter(), dict[str, float]()
@@ -92,7 +93,7 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200) -> Simple | No
     left, metric = "", task.metric
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a linear model that is not done, which is tried as it is
-        for name, scores in _methods(task, size):
+        for name, scores in _methods(task, size, balanced):
             if metric not in (found := scores("valid")):  # a ranking has no probabilities to measure
                 continue
             tried[name] = value = float(found[metric])
@@ -113,12 +114,12 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200) -> Simple | No
     return Simple(best[1], metric, task.maximise, valid, test, taken, tried, left)
 
 
-def _methods(task: Task, size: int) -> Iterator[tuple[str, Scores]]:
+def _methods(task: Task, size: int, balanced: bool) -> Iterator[tuple[str, Scores]]:
     """Methods, each when it has learned, by name: what gives its scores of a split; the quickest first."""
     if isinstance(task, StandsBeside):
         yield from task.simple()
     elif isinstance(task, HasRows):
-        for name, outputs in _of_rows(task):
+        for name, outputs in _of_rows(task, balanced):
             yield name, partial(_scores, task, outputs, size)
 
 
@@ -147,7 +148,7 @@ def _scores(task: Task, outputs: Tensor, size: int, split: Split) -> dict[str, f
     return evaluate(model, reader, split, size)
 
 
-def _of_rows(task: Any) -> Iterator[tuple[str, Tensor]]:
+def _of_rows(task: Any, balanced: bool) -> Iterator[tuple[str, Tensor]]:
     """Outputs [N, O] of each method, of all examples of a split; those of others are 0."""
     given, fitted, splits = task.own.given, task.own.fitted, task.splits
     train = splits["train"]
@@ -155,7 +156,7 @@ def _of_rows(task: Any) -> Iterator[tuple[str, Tensor]]:
         train = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:LEARNS]]
     others = torch.cat([splits["valid"], splits["test"]])
     learners = [
-        Learner(target, *scale, target.values(labels)[train])
+        Learner(target, *scale, target.values(labels)[train], balanced)
         for target, scale, labels in zip(fitted.targets, fitted.scales, given.targets, strict=True)
     ]
 
@@ -198,6 +199,7 @@ class Learner:
     mean: float
     deviation: float
     values: Tensor
+    balanced: bool = False
 
     @property
     def known(self) -> Tensor:
@@ -227,7 +229,8 @@ class Learner:
             if len(np.unique(wanted)) < 2:
                 yield name, self.constant.expand(count, -1)
                 continue
-            estimator.fit(x, wanted)
+            weighs = [name for name in estimator.get_params() if self.balanced and name.endswith("class_weight")]
+            estimator.set_params(**dict.fromkeys(weighs, "balanced")).fit(x, wanted)
             if self.target.kind == "number":
                 yield name, torch.from_numpy(np.asarray(estimator.predict(y), dtype=np.float64)).reshape(-1, 1)
                 continue

@@ -34,6 +34,15 @@ def test_the_loss_is_the_mean_over_known_targets() -> None:
     assert torch.autograd.gradcheck(lambda o: BOTH.loss(o, Y.double()), O.double().requires_grad_())
 
 
+def test_classes_may_count_differently() -> None:
+    """As many times as they weigh, and the mean is over as many targets as before."""
+    weighted = Several((CLASS, NUMBER), BOTH.scales, ((1.0, 5.0, 3.0), ()))
+    rows = torch.tensor([0, 0, 0, 1, 2])  # the first is of the class c, which weighs 3
+    numbers = (0.5 - 1.0) ** 2
+    repeated = BOTH.loss(O[rows], Y[rows]) * 8 - 2 * numbers
+    assert weighted.loss(O, Y).item() == pytest.approx(repeated.item() / 4, rel=1e-6)
+
+
 def test_a_part_of_a_batch_without_a_known_target_has_no_loss() -> None:
     outputs = torch.ones(2, 4, requires_grad=True)
     loss = BOTH.loss(outputs, torch.full((2, 2), math.nan))

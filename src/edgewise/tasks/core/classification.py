@@ -21,7 +21,7 @@ from edgewise.tasks.core.task import Pattern
 
 
 def cross_entropy(
-    outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean", smoothing: float = 0.0
+    outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum", "none"] = "mean", smoothing: float = 0.0
 ) -> Tensor:
     """PyTorch's, of outputs [M, classes] and targets [M]; ShapeError for a target beyond the outputs."""
     try:
@@ -37,13 +37,15 @@ class Objective:
 
     Equation    cross-entropy: -1/M Σ_m (y_m, log ŷ_m),  ŷ_m = softmax(o_m / T)    (3.9)-(3.11), footnote 2
                 squared: 1/M Σ_m ‖y_m - o_m‖²,  y_m the one-hot target    (3.7)
-    Symbols     error = which of the two; temperature = T, of the cross-entropy alone
+    Symbols     error = which of the two; temperature = T, of the cross-entropy alone; weights = of the classes, how
+                much a target counts, in the mean over M; empty: all alike
     Shapes      outputs [M, classes], target [M]
     Reference   Baggag & Saad, §3.2
     """
 
     error: Literal["cross-entropy", "squared"] = "cross-entropy"
     temperature: float = 1.0
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.error not in ("cross-entropy", "squared"):
@@ -65,9 +67,13 @@ class Objective:
                 f"the targets of a classification are whole numbers, int64, not {kind}: give targets.long()"
             )
         if self.error == "squared":
-            distances = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
-            return distances.mean() if reduction == "mean" else distances.sum()
-        return cross_entropy(outputs / self.temperature, target, reduction)
+            each = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
+        elif not self.weights:
+            return cross_entropy(outputs / self.temperature, target, reduction)
+        else:
+            each = cross_entropy(outputs / self.temperature, target, "none")
+        each = each * each.new_tensor(self.weights)[target] if self.weights else each
+        return each.mean() if reduction == "mean" else each.sum()
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """ŷ of outputs [*, classes]; of outputs near one-hot targets, what of them is positive, with sum 1."""

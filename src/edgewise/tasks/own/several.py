@@ -44,6 +44,7 @@ class Several:
 
     Equation    loss = 1/K Σ_k l_k over the K known targets: of a class l = −log softmax(o)[y], of a number
                 l = ((y − μ) / σ − o)², μ and σ the mean and deviation of the values that train
+    Symbols     weights = of each target's classes, by which their l are multiplied; empty: all are 1
     Shapes      outputs [M, O], one for each number and each class; targets y [M, T], NaN where unknown
     Edge cases  a part of a batch without a known target has a loss of 0
 
@@ -57,6 +58,7 @@ class Several:
 
     targets: tuple[Target, ...]
     scales: tuple[tuple[float, float], ...]
+    weights: tuple[tuple[float, ...], ...] = ()
 
     @property
     def width(self) -> int:
@@ -85,10 +87,11 @@ class Several:
 
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The mean over all known targets."""
-        total = outputs.sum() * 0.0
-        for target, (mean, deviation), o, wanted in self.parts(outputs, y):
+        total, each = outputs.sum() * 0.0, self.weights or ((),) * len(self.targets)
+        for of_classes, (target, (mean, deviation), o, wanted) in zip(each, self.parts(outputs, y), strict=True):
             if target.kind == "class":
-                total = total + functional.cross_entropy(o, wanted.long(), reduction="sum")
+                weight = o.new_tensor(of_classes) if of_classes else None
+                total = total + functional.cross_entropy(o, wanted.long(), weight, reduction="sum")
             else:
                 total = total + (((wanted - mean) / deviation).to(o) - o[:, 0]).square().sum()
         return total / (~y.isnan()).sum().clamp(min=1)
