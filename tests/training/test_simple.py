@@ -92,11 +92,11 @@ def test_labels_spread_along_edges(tmp_path) -> None:
 
 
 def test_moments_of_clouds_and_thumbnails_of_images_tell_classes_apart(tmp_path) -> None:
-    clouds = best_simple(point_folder(str(test_points.write(tmp_path / "clouds")), label="form"))
+    clouds = best_simple(point_folder(str(test_points.write(tmp_path / "clouds", 90)), label="form"))
     images = best_simple(image_folder(str(test_images.write(tmp_path / "images")), patch=4))
     assert clouds is not None and images is not None
-    assert images.test == clouds.valid == 1.0 and clouds.name.endswith("moments")
-    assert clouds.test is not None and clouds.test > clouds.tried["the commonest class"]
+    assert images.test == 1.0 and clouds.name.endswith("moments")
+    assert clouds.test is not None and min(clouds.valid, clouds.test) > clouds.tried["the commonest class"] + 0.2
 
 
 def test_molecules_have_a_forest_on_fingerprints(tmp_path) -> None:
