@@ -436,7 +436,7 @@ def read_pairs(
     """
     known = {what: names_kept(run, what) for what in of}
     numbers = [{name: number for number, name in enumerate(known[what])} for what in of]
-    made: dict[str, list[list[int]]] = {split: [] for split in SPLITS}
+    made: dict[Any, list[list[int]]] = {split: [] for split in SPLITS}
     with reading(run / SPLIT, "the split of a run"):
         for *row, part in rows_kept(run):
             made[part].append([own[name] for own, name in zip(numbers, row, strict=True)])

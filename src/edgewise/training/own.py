@@ -93,7 +93,8 @@ def given_again(
     if graph is None and written != "given":
         known = Choice.of(_choice(written))
         graph = PatternChoice(known.name, known.options) if known.name in GRAPHS else None
-    config = replace(config, **named(task, model), graph=pattern_of(graph))
+    own = named(task, model)
+    config = replace(config, task=own["task"], model=own["model"], graph=pattern_of(graph))
     same_settings(run, config)
     return config, made
 

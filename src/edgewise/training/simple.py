@@ -156,8 +156,8 @@ def _of_rows(task: Any, balanced: bool) -> Iterator[tuple[str, Tensor]]:
         train = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:LEARNS]]
     others = torch.cat([splits["valid"], splits["test"]])
     learners = [
-        Learner(target, *scale, target.values(labels)[train], balanced)
-        for target, scale, labels in zip(fitted.targets, fitted.scales, given.targets, strict=True)
+        Learner(target, mean, deviation, target.values(labels)[train], balanced)
+        for target, (mean, deviation), labels in zip(fitted.targets, fitted.scales, given.targets, strict=True)
     ]
 
     def outputs(parts: list[Tensor]) -> Tensor:

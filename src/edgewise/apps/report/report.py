@@ -150,8 +150,8 @@ def properties(page: RunPage) -> Markup:
     steps = page.records[-1]["step"] if page.records else 0
     size = "the whole graph" if task.epoch_size == 1 else f"{train.batch} {task.unit}"
     rows.append(("training", f"{steps:,} of at most {train.steps:,} steps of {size}, {config.machine.precision}"))
-    if page.simple is not None:
-        rows.append(("beside it", compared(page.simple, finished(page.run))))
+    if page.simple is not None and (reached := finished(page.run)):
+        rows.append(("beside it", compared(page.simple, reached)))
     rows.append(("software", f"edgewise {edgewise.__version__}, torch {torch.__version__}"))
     return pages.properties(rows)
 

@@ -107,7 +107,8 @@ def scaffold(smiles: str) -> str:
     read = parse(identity(smiles))
     from rdkit.Chem.Scaffolds import MurckoScaffold
 
-    return str(MurckoScaffold.MurckoScaffoldSmiles(mol=read))
+    spell: Any = MurckoScaffold.MurckoScaffoldSmiles
+    return str(spell(mol=read))
 
 
 def _crippen(read: Any) -> Tensor:

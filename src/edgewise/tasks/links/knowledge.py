@@ -445,11 +445,11 @@ class OwnFacts(KnowledgeGraph):
 
     kept = record.FILES
     private = kept
-    files: Sequence[Path] = ()
+    sources: Sequence[Path] = ()
 
     def keep(self, run: Path) -> None:
         names = {"entities": self.facts.entities, "relations": self.facts.relations}
-        record.write_pairs(run, self.files, self.unit, self.splits, dict(zip(HEAD, NAMES, strict=True)), names)
+        record.write_pairs(run, self.sources, self.unit, self.splits, dict(zip(HEAD, NAMES, strict=True)), names)
 
 
 def knowledge_folder(
@@ -487,8 +487,8 @@ def knowledge_folder(
     single, parts = ("facts.txt", "facts.tsv"), [f"{split}.txt" for split in SPLITS]
     if like:
         files = [place / name for name in (*single, *parts)]
-        (entities_, relations_, _), splits, changes = record.read_pairs(Path(like).expanduser(), files, "facts", NAMES)
-        kept = Facts(tuple(entities_), tuple(relations_), splits)
+        (heads, kinds, _), recorded, changes = record.read_pairs(Path(like).expanduser(), files, "facts", NAMES)
+        kept = Facts(tuple(heads), tuple(kinds), recorded)
         return _own(place, kept, width, decoder, [file for file in files if file.is_file()], changes=changes)
     check_folder(place)
     whole = [name for name in single if holds(place, name)]
@@ -538,7 +538,7 @@ def _own(
     changes: Sequence[str] = (),
 ) -> OwnFacts:
     task = OwnFacts(folder_name(place), facts, width, decoder)
-    task.files, task.summary, task.changes = files, (task.describe(), *notes), tuple(changes)
+    task.sources, task.summary, task.changes = files, (task.describe(), *notes), tuple(changes)
     return task
 
 

@@ -193,8 +193,7 @@ class LinkPrediction(Predicts):
         weights = {"common neighbours": np.ones(len(degree))}
         weights["common neighbours, each by 1 / log of its degree"] = 1 / np.log(np.maximum(degree, 2))
         for name, weight in weights.items():
-            weighted = edges.multiply(weight).tocsr()
-            yield name, partial(self._ranked, lambda i, j, w=weighted: np.asarray(edges[i].multiply(w[j]).sum(1)))
+            yield name, partial(self._ranked, partial(_shared, edges, edges.multiply(weight).tocsr()))
         yield "the product of both degrees", partial(self._ranked, lambda i, j: degree[i] * degree[j])
 
     def _ranked(self, score: Callable[[Any, Any], Any], split: Split) -> dict[str, float]:
@@ -288,6 +287,11 @@ def ranking_scores(links: Tensor, none: Tensor, k: int = 20) -> dict[str, Tensor
         "mrr": (1 / ranks).mean(),
         f"hits@{k}": (ranks <= k).double().mean(),
     }
+
+
+def _shared(edges: Any, weighted: Any, i: Any, j: Any) -> Any:
+    """The sum of the weights of the neighbours that two nodes have in common, of each pair."""
+    return np.asarray(edges[i].multiply(weighted[j]).sum(1))
 
 
 def citation_links(

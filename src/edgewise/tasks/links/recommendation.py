@@ -395,11 +395,11 @@ class OwnChoices(Recommendation):
 
     kept = record.FILES
     private = kept
-    files: Sequence[Path] = ()
+    sources: Sequence[Path] = ()
 
     def keep(self, run: Path) -> None:
         names, columns = {"users": self.choices.users, "items": self.choices.items}, {"user": "users", "item": "items"}
-        record.write_pairs(run, self.files, self.unit, self.splits, columns, names)
+        record.write_pairs(run, self.sources, self.unit, self.splits, columns, names)
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The ten items that a user, by name, would choose next; of one who is unknown those that most users chose."""
@@ -461,9 +461,11 @@ def own_choices(
     """
     path = Path(file).expanduser()
     if like:
-        (whose, what), kept, changes = record.read_pairs(Path(like).expanduser(), [path], "choices", ("users", "items"))
-        own = OwnChoices(path.stem, Choices(tuple(whose), tuple(what), kept), width, k, negatives)
-        own.files, own.summary, own.changes = [path] * path.is_file(), (own.describe(),), tuple(changes)
+        (whose, chosen), kept, changes = record.read_pairs(
+            Path(like).expanduser(), [path], "choices", ("users", "items")
+        )
+        own = OwnChoices(path.stem, Choices(tuple(whose), tuple(chosen), kept), width, k, negatives)
+        own.sources, own.summary, own.changes = [path] * path.is_file(), (own.describe(),), tuple(changes)
         return own
     table = read_table(path)
     found = _columns(path, table.header, columns)
@@ -508,7 +510,7 @@ def own_choices(
     else:
         splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
     task = OwnChoices(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
-    task.files, task.changes = [path], ()
+    task.sources, task.changes = [path], ()
     left = len(users) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
     said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()

@@ -278,7 +278,7 @@ class OwnGraphs(OwnExamples):
         asked, graph = self.own.fitted.asked(self.how.asked), self.how.graph or "graph"
         edges = listed_in(row, "edges", self.form)
         columns = [*ends_in(asked, edges), *kinds[1]]
-        tables = {
+        tables: dict[str, list[Any]] = {
             "graphs": [{asked.id if asked.id not in ("", "row") else "graph": "0"}],
             "nodes": [{**node, graph: "0"} for node in named(nodes, [*kinds[0]], "nodes")],
             "edges": named(edges, columns, "edges"),
@@ -379,7 +379,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
     def task(self, settled: Settled, inputs: Inputs) -> OwnExamples:
         nodes, fitted = inputs.nodes, settled.fitted
         found = {"group": nodes.group, "node": nodes.named_by, **inputs.found}
-        settled = replace(settled, given=replace(settled.given, found=settled.given.found | found))
+        settled = replace(settled, given=replace(settled.given, found={**settled.given.found, **found}))
         x = features(nodes.columns, fitted.columns) if fitted.columns else np.ones((int(nodes.sizes.sum()), 1))
         e = features(inputs.e, fitted.edges) if fitted.edges else None
         parallel = fitted.parallel_edges(self.undirected)
@@ -533,7 +533,7 @@ class PointFiles(Files[Points, OwnClouds]):
             names = [rows.name(number) for number in range(len(rows))]
             members = read_members(points, names, "cloud", self.cloud, asked, problems)
             columns, sizes, present = members.columns, members.sizes, {*rows.header, *members.header}
-            found = rows.found | {"group": members.group, "node": members.named_by}
+            found = {**rows.found, "group": members.group, "node": members.named_by}
             rows = replace(rows, found=found, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
         elif asked.group or asked.time is not None:
             raise DataError(
@@ -584,7 +584,7 @@ class PointFiles(Files[Points, OwnClouds]):
         x = torch.from_numpy(features(columns, fitted.columns).astype(np.float32))
         parts = torch.from_numpy(inputs.position).split(inputs.sizes.tolist())
         members = tuple(k_nearest(part, self.neighbors) for part in parts)
-        given = replace(rows, found=rows.found | {"axes": str(inputs.axes)})
+        given = replace(rows, found={**rows.found, "axes": str(inputs.axes)})
         changes = (*settled.changes, *record.strange_levels(columns, fitted.columns))
         own = replace(settled, given=given, changes=changes)
         graphs = Graphs(members, x, targets_of(settled), settled.splits)

@@ -152,7 +152,7 @@ class OwnNodes(SampledNodes):
             for task, name in made
         ]
 
-    def holding(self, request: str) -> tuple[Self, str]:
+    def holding(self, request: str) -> tuple[OwnNodes, str]:
         """The task whose graph holds the node that a request asks for, and its name: of a new one, a row, the graph
         with that node."""
         row = object_in(request)
