@@ -63,8 +63,8 @@ def test_no_parser_stands_outside_the_boundary() -> None:
         for path in ([PACKAGE / folder] if folder.endswith(".py") else sorted((PACKAGE / folder).rglob("*.py")))
         for call in outside(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    # What a tokenizer of ours says of itself.
-    ours = r"tasks/(text/(tokenization|denoising|documents|language|smiles)|own/texts)\.py:\d+: json\.loads"
+    # What a tokenizer of ours says of itself, and a request, which may be no JSON.
+    ours = r"(tasks/(text/(tokenization|denoising|documents|language|smiles)|own/texts)|data/table)\.py:\d+: json.loads"
     assert [line for line in found if not re.fullmatch(ours, line)] == []
 
 

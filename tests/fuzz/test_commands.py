@@ -73,7 +73,7 @@ OPTIONS = {
     "--steps.train 4": "the configuration takes no option 'steps'; it takes task, model",
     "--.steps 4": "the configuration takes no option ''; it takes task",
     "--train.steps.more 4": "train.steps.more: steps is one value",
-    "--train.steps 0": "train.steps must be at least 1",
+    "--train.steps -1": "train.steps must be at least 0",
     "--train.seed 1e400": "train.seed",
     "--machine.device gpu": "machine.device must be auto, cpu",
     "--machine.threads 1000000": "machine.threads must be at least 0 and at most 1024, not 1000000",

@@ -96,7 +96,7 @@ def serve(
 def overrides_of(recipe: str, options: Mapping[str, Any]) -> Overrides:
     """Options of a recipe as the command line has them.
 
-    >>> overrides_of("karate", {"steps": 5, "model": {"layer": {"heads": 2}}})
+    >>> overrides_of("cora-gat", {"steps": 5, "model": {"layer": {"heads": 2}}})
     [('model.layer.heads', '2'), ('train.steps', '5')]
     """
     whole = {name: value for name, value in options.items() if name.partition(".")[0] in SECTIONS}

@@ -28,6 +28,8 @@ def sized(config: RunConfig, task: Task) -> RunConfig:
     """
     train, evaluation, each = config.train, config.evaluation, pass_of(config, task)
     steps, every = train.steps, evaluation.every
+    if steps and every and not train.epochs:
+        return config
     if train.epochs:
         steps = ceil(train.epochs * each)
     elif not steps:

@@ -285,7 +285,7 @@ def placed(config: RunConfig) -> RunConfig:
     names = ("folder", "file", *(("source", "target") if "source" in known else ())) if "like" in known else ("folder",)
     given = {name: options.get(name, known[name].default) for name in names if name in known}
     full = {name: str(Path(place).expanduser().absolute()) for name, place in given.items() if place}
-    return replace(config, task=replace(config.task, options={**options, **full}))
+    return replace(config, task=replace(config.task, options={**options, **full})) if full else config
 
 
 def measure_by(task: Task, metric: str) -> None:
@@ -344,7 +344,7 @@ def balance(task: Task) -> None:
     own = task.own if isinstance(task, HasRows) else None
     if own is None or all(target.kind == "number" for target in own.fitted.targets):
         raise ConfigError(f"train.weights=balanced goes with classes of your own data, and {task.name} has none")
-    train = own.splits.get("train", [])
+    train: Any = own.splits.get("train", [])
     pairs = zip(own.fitted.targets, own.given.targets, strict=False)  # data to be predicted have no labels
     weights = tuple(target.balanced(target.values(labels)[train]) for target, labels in pairs)
     if weights and isinstance(task, SeveralTargets):

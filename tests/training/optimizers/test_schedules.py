@@ -36,8 +36,9 @@ def test_cosine_is_nanogpts():
 def test_every_step_has_a_rate_above_zero_that_never_leaves_its_bounds(name, warmup):
     values = [SCHEDULES[name](warmup)(t, 10) for t in range(10)]
     assert all(0 < value <= 1 for value in values)
-    flat = Constant(warmup) if name == "constant" else SCHEDULES[name](warmup, minimum=1.0)
-    assert all(flat(t, 10) == 1 for t in range(warmup, 30))
+    if name != "plateau":  # which ends at 0
+        flat = Constant(warmup) if name == "constant" else SCHEDULES[name](warmup, minimum=1.0)
+        assert all(flat(t, 10) == 1 for t in range(warmup, 30))
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine"])

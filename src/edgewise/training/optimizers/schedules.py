@@ -59,7 +59,7 @@ class Plateau(Constant):
     decay: Annotated[float, Bounds(above=0, at_most=1)] = 0.2
 
     def after(self, progress: float) -> float:
-        return min(1.0, (1 - progress) / self.decay)
+        return max(0.0, min(1.0, (1 - progress) / self.decay))
 
     def left(self, cuts: int) -> float:
         rate = self.factor**cuts
