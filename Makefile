@@ -93,7 +93,7 @@ else
 PRELOAD := libasan.so libubsan.so
 SETS := all
 LEFT_OUT := not never_written_down
-SANITIZED := tests/native tests/kernels --ignore tests/kernels/backends/cuda --ignore tests/kernels/backends/torch/test_flex.py
+SANITIZED := tests/native tests/kernels --ignore tests/kernels/backends/cuda
 endif
 sanitize: $(TOOLS)
 	$(call BUILD_KERNELS,$(SANITIZE),-DEDGEWISE_SANITIZE=$(SANITIZER) -DEDGEWISE_INSTRUCTION_SETS=$(SETS))
