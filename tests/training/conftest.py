@@ -28,6 +28,6 @@ def worlds(tmp_path_factory):
     command = [sys.executable, str(script), *forked]
     others = subprocess.Popen(command, env=environment(script), stderr=subprocess.PIPE, text=True)
     for process in (launch(2, script, folders[1]), others):
-        _, errors = process.communicate(timeout=110)
+        _, errors = process.communicate(timeout=500)
         assert process.returncode == 0, errors
     return folders

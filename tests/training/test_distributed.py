@@ -16,6 +16,8 @@ from training.launched import environment, launch
 from training.several import SHARED
 from training.tiny import configured, losses, records, same_run
 
+pytestmark = pytest.mark.timeout(600)  # the first test starts ten processes
+
 
 def test_two_forked_processes_have_the_loss_curve_of_one(tmp_path):
     """The one test of ranks that `make test` runs."""

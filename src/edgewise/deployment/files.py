@@ -133,7 +133,8 @@ WITH = {
 def save_pt2(program: ExportedProgram, out: Path, outputs: Sequence[str], about: Mapping[str, Any]) -> None:
     """Write PyTorch's archive, whose extra file edgewise.json says what the model reads."""
     archive = io.BytesIO()  # PyTorch's own writer ends the process where the disk is full
-    torch.export.save(program, archive, extra_files={f"{KEY}.json": json.dumps(about)})
+    with quietly():
+        torch.export.save(program, archive, extra_files={f"{KEY}.json": json.dumps(about)})
     out.write_bytes(archive.getbuffer())
 
 

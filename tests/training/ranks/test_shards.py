@@ -20,6 +20,8 @@ from edgewise.training.machine import recomputed
 from training.launched import environment
 from training.tiny import configured, weights
 
+pytestmark = pytest.mark.timeout(600)  # the first test starts ten processes
+
 
 @pytest.fixture(scope="module")
 def moved(worlds, tmp_path_factory):
