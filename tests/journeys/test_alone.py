@@ -65,6 +65,12 @@ def test_it_predicts_what_it_did(journey) -> None:
     assert edgewise.load(journey.run).predict([journey.asked]) == [journey.said]
 
 
+def test_a_place_where_nothing_lies_is_refused(journey) -> None:
+    for option in journey.kind.places:
+        with pytest.raises(DataError, match="(?i)no such"):
+            load_run(journey.run, folder={option.removeprefix("task."): "nowhere"})
+
+
 def test_it_predicts_for_all_that_is_new(journey, tmp_path) -> None:
     file = journey.new
     if journey.kind.inputs:

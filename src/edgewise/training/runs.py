@@ -262,17 +262,20 @@ def _task(chosen: Choice, kept: Path | None) -> Task:
     """The task, by what a run has kept of it, if there is one."""
     make, options, known = TASKS[chosen.name], chosen.options, OneOf(TASKS).options(chosen.name)
     recorded = bool(kept and (kept / DATA).is_file() and "like" in known)
+    moved = kept is not None and recorded and RunConfig.read(kept / CONFIG).task != chosen
+    for name in ("folder", "file") if moved else ():
+        if options.get(name) and not Path(str(options[name])).expanduser().exists():
+            raise DataError(f"{options[name]}: no such file or folder: --task.{name} says where the data lie now")
     if recorded:
         options = options | {"like": str(kept)}  # the split and the scales that it was trained with
     try:
         task = make(**options)
     except DataError as error:
         place = stand_in(kept) if recorded and kept else None
-        if place is None or kept is None or RunConfig.read(kept / CONFIG).task != chosen:
+        if place is None or moved:
             raise
-        moved = {"folder": str(place)} if "folder" in known else {"file": str(place)}
         others = {name: "" for name in ("source", "target", "columns") if "source" in known}
-        task = make(**options | others | moved)
+        task = make(**options | others | {"folder" if "folder" in known else "file": str(place)})
         say(f"{kept}: {place} stands in for its data: {error.args[0]}")
     if kept and not recorded and task.changes == ():
         task.changes = None  # it is from before such a task kept its data: its checkpoints know them
