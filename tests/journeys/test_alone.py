@@ -67,7 +67,7 @@ def test_it_predicts_what_it_did(journey) -> None:
 
 def test_a_place_where_nothing_lies_is_refused(journey) -> None:
     for option in journey.kind.places:
-        with pytest.raises(DataError, match="(?i)no such"):
+        with pytest.raises(DataError, match=r"(?i)no such"):
             load_run(journey.run, folder={option.removeprefix("task."): "nowhere"})
 
 
