@@ -5,6 +5,7 @@ import sys
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
+from edgewise.apps import console
 from edgewise.apps.console import complained, interrupted, unread
 
 
@@ -22,8 +23,11 @@ def test_of_ranks_the_first_says_what_ends_it_and_the_launcher_reads_it_of_each(
     file = tmp_path / "error.json"
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "TORCHELASTIC_ERROR_FILE": str(file)}.items():
         monkeypatch.setenv(name, value)
+    waits: list[float] = []
+    monkeypatch.setattr(console.time, "sleep", waits.append)
     assert complained("line 3: no number", "line 5: no number") == 2
     assert capsys.readouterr().err == ""
+    assert waits == [console.PATIENCE]  # so that the first, which may come to it later, can say it
     failure = ProcessFailure(local_rank=1, pid=1, exitcode=2, error_file=str(file))
     assert failure.message["extraInfo"]["py_callstack"] == "line 3: no number\nline 5: no number"
     monkeypatch.setenv("RANK", "0")

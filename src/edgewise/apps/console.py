@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from edgewise.training.simple import Simple
 
 UNREAD = 141  # what a shell says of a program that SIGPIPE has ended
+PATIENCE = 30.0  # seconds that a process which does not speak leaves to the one that does
 
 
 def succeeded() -> int:
@@ -35,6 +36,8 @@ def complained(*problems: str) -> int:
             text = " ".join(problem.split())
             line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
             _tell(f"{' ' * len(start) if number else start}{line}")
+    elif "TORCHELASTIC_ERROR_FILE" in os.environ:
+        time.sleep(PATIENCE)  # `torchrun` stops all others once one has ended: the first may not have spoken yet
     return 2
 
 
