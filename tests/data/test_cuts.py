@@ -59,6 +59,16 @@ def test_each_part_and_fold_has_the_same_share_of_each_class() -> None:
     assert all(0 in divided(How("stratified", fold), 21, classes=lone)["train"] for fold in range(8))
 
 
+@pytest.mark.parametrize("cut", ["random", "stratified", "group", "time"])
+def test_of_many_examples_more_train(cut) -> None:
+    for count, shares in ((990, (0.6, 0.2, 0.2)), (1000, (0.8, 0.1, 0.1))):
+        classes, units = torch.arange(count) % 2, torch.arange(count) // 2
+        given = {"stratified": {"classes": classes}, "group": {"units": units}, "time": {"times": torch.arange(count)}}
+        how = How(cut, group="patient" * (cut == "group"), time="day" * (cut == "time"))
+        parts = divided(how, count, **given.get(cut, {}))
+        assert [len(rows) for rows in parts.values()] == [round(share * count) for share in shares]
+
+
 def test_groups_stay_together_whatever_their_sizes_and_no_part_is_empty() -> None:
     for folds in (0, 3):
         for fold in range(3):

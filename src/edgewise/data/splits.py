@@ -83,7 +83,8 @@ def by_class(labels: Tensor, seed: int, ends: tuple[float, float] = (0.6, 0.8)) 
 
 Cut = Literal["auto", "random", "stratified", "group", "time", "given"]
 MoleculeCut = Literal["auto", "random", "stratified", "scaffold", "group", "time", "given"]
-SHARES = (0.6, 0.8)  # of one's own data: where training and validation end
+FEW, MANY = (0.6, 0.2, 0.2), (0.8, 0.1, 0.1)  # the parts' shares of one's own data
+ENOUGH = 1000  # examples, so that a tenth of them measures something
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,8 @@ def divided(
     Symbols     units [N] = those of one number are in one part, 0, 1, ... in order of their first examples; classes [N]
                 = of each the class, for a stratified cut; times [N] = when each is: the earliest train, the latest test
     Errors      DataError for fewer units or times than parts
-    Edge cases  units are stratified by the class of their first example, and dated by their last; classes of one unit
+    Edge cases  60 % of fewer than 1,000 examples train, 20 % choose and 20 % test; of more 80, 10 and 10 %;
+                units are stratified by the class of their first example, and dated by their last; classes of one unit
                 train, unless there are many; parts by group or scaffold have their shares of examples as nearly as
                 whole groups can
 
@@ -138,9 +140,11 @@ def divided(
     """
     units = torch.arange(count) if units is None else units
     sizes = torch.bincount(units)
+    shares, cards = (MANY, (0, 1, 0, 0, 0, 2, 0, 0, 0, 0)) if count >= ENOUGH else (FEW, (0, 1, 0, 2, 0))
+    ends = (shares[0], 1 - shares[2])
     if times is not None:
         latest = times.new_zeros(len(sizes)).scatter_reduce(0, units, times, "amax", include_self=False)
-        return by_time(latest[units], SHARES)
+        return by_time(latest[units], ends)
     grouped, wanted = how.cut in ("group", "scaffold"), how.folds or len(SPLITS)
     if len(sizes) < wanted:
         what = f"values of {how.group}" if how.group else "scaffolds" if grouped else "examples"
@@ -166,10 +170,10 @@ def divided(
         part_of[order[fold_of == fold]], order = 2, order[fold_of != fold]
         part_of[order] = dealt_out(order, (0.8, 0.2), (0, 1, 0, 0, 0))
     elif how.cut == "random":
-        for number, rows in enumerate(shuffled(len(sizes), draw, SHARES).values()):
+        for number, rows in enumerate(shuffled(len(sizes), draw, ends).values()):
             part_of[rows] = number
     else:
-        part_of[order] = dealt_out(order, (0.6, 0.2, 0.2), (0, 1, 0, 2, 0))
+        part_of[order] = dealt_out(order, shares, cards)
     return {split: (part_of[units] == number).nonzero()[:, 0] for number, split in enumerate(SPLITS)}
 
 

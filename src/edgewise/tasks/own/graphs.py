@@ -426,7 +426,8 @@ def graph_folder(
 
     Of several targets (`--task.label mass,toxic`) each may be missing in some graphs: the loss is over those that are
     known, and each has its own measures. Without parts, the graphs are cut into 60 % to train, 20 % to choose the
-    weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
+    weights by and 20 % to test (80, 10 and 10 % of 1,000 and more). A run keeps the parts, classes and scales, as with
+    `node-folder`.
 
     Args:
         folder: Where the files lie.
@@ -617,7 +618,8 @@ def point_folder(
 
     Each cloud's mean is taken off its coordinates, and all are divided by the root mean square of those that train, so
     that sizes and directions stay as they are. Without parts, the clouds are cut into 60 % to train, 20 % to choose the
-    weights by and 20 % to test. A run keeps the parts, classes and scales, as with `node-folder`.
+    weights by and 20 % to test (80, 10 and 10 % of 1,000 and more). A run keeps the parts, classes and scales, as with
+    `node-folder`.
 
     Args:
         folder: Where the files lie.

@@ -227,9 +227,9 @@ def image_folder(
 
     PNG, JPEG, BMP, GIF, TIFF, WebP, PGM and PPM are read, turned as their camera says; what is transparent is white.
     Where the folder holds `train`, `test` and perhaps `valid` or `val`, each with a folder for each class, these are
-    the parts; without `valid` a fifth of what trains chooses the weights. Else the images are cut into 60 %
-    to train, 20 % to choose the weights by and 20 % to test; equal images are in one part. A run keeps the parts, the
-    classes, and the mean and deviation of the pixels that train.
+    the parts; without `valid` a fifth of what trains chooses the weights. Else the images are cut into 60 % to train,
+    20 % to choose the weights by and 20 % to test (80, 10 and 10 % of 1,000 and more); equal images are in one part. A
+    run keeps the parts, the classes, and the mean and deviation of the pixels that train.
 
     Args:
         folder: Where the folders of the classes lie.

@@ -83,9 +83,9 @@ def parallel_text(
     Either two texts, in which a line of the one is the translation of the same line of the other, or a CSV, TSV or
     Parquet file with a column for each side, and perhaps one called `split` ("train", "valid", "test" or nothing). A
     file with tabs may be without a line of names: its columns are then chosen by their numbers, from 1. Without parts,
-    the pairs are cut into 60 % to train, 20 % to choose the weights by and 20 % to test, equal sources in one
-    part. Pairs of which a side is empty, or longer than `length`, are left out, and that is said. A run keeps the parts
-    and the tokens.
+    the pairs are cut into 60 % to train, 20 % to choose the weights by and 20 % to test (80, 10 and 10 % of 1,000 and
+    more), equal sources in one part. Pairs of which a side is empty, or longer than `length`, are left out, and that is
+    said. A run keeps the parts and the tokens.
 
     Args:
         source: The file of sentences to translate, a sentence a line.

@@ -229,9 +229,8 @@ def text_table(
     """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
 
     The table is a CSV, TSV or Parquet file. Of several targets (`--task.label stars,topic`) each may be missing in some
-    rows. Without a column `split` the texts are cut into 60 % to train, 20 % to choose the weights by and
-    20 % to test; equal texts are in one part. A run keeps the tokens, parts, classes and
-    scales.
+    rows. Without a column `split` the texts are cut into 60 % to train, 20 % to choose the weights by and 20 % to test
+    (80, 10 and 10 % of 1,000 and more); equal texts are in one part. A run keeps the tokens, parts, classes and scales.
 
     Args:
         file: The table.
@@ -379,8 +378,9 @@ def molecule_table(
 
     The table is a CSV, TSV or Parquet file. Of several targets (`--task.label logp,toxic`) each may be missing in some
     rows: the loss is over those that are known, and each has its own measures. Without a column `split` the molecules
-    are cut into 60 % to train, 20 % to choose the weights by and 20 % to test, all rows of one molecule in
-    one part, however it is spelt. A run keeps the parts, classes and scales, as with `node-folder`.
+    are cut into 60 % to train, 20 % to choose the weights by and 20 % to test (80, 10 and 10 % of 1,000 and more), all
+    rows of one molecule in one part, however it is spelt. A run keeps the parts, classes and scales, as with
+    `node-folder`.
 
     Args:
         file: The table.
