@@ -152,6 +152,11 @@ def made(kind: str, place: Path) -> Kind:
         file = written(own / "choices.csv", "user,item", rows)
         given = written(place / "users.txt", "", [*dict.fromkeys(user for user, _ in rows), "new"])
         return Choice("own-choices", {"file": str(file), "width": 8}), Choice("light-gcn", {"depth": 2}), given
+    if kind == "continued":
+        lines = [f"{draw.choice(['Ärger', 'it', 'no'])} is {draw.choice('abc')}{n % 7}" for n in range(300)]
+        options = {"file": str(written(own / "tale.txt", "", lines)), "vocabulary": 280, "context": 16}
+        model = Choice("transformer", {"width": 8, "depth": 1, "heads": 2, "positions": "rotary"})
+        return Choice("text-files", options), model, written(place / "prompts.txt", "", [*lines[:9], "", "x"])
     words = ["ein", "Hund", "Katze", "läuft", "schnell", "und", "der"]
     lines = [" ".join(draw.choices(words, k=1 + n % 5)) for n in range(COUNT)]
     file = written(own / "pairs.csv", "source,target", [(line, line.upper()) for line in lines])
@@ -176,7 +181,7 @@ KINDS = [
     "files of points",
     "facts",
 ]
-KINDS += ["choices", "pairs"]
+KINDS += ["choices", "pairs", "continued"]
 
 
 def of(kind: str, place: Path) -> tuple[Trained, Path]:
@@ -218,7 +223,7 @@ def test_answers_are_those_of_the_model_with_its_task(kind: str, tmp_path: Path)
     trained, given = of(kind, tmp_path)
     alone, about = in_own_units(alone_of(trained.task, trained.model, None), trained.task.preprocessing())
     graph, *tensors = alone.call
-    first = "pairs" if kind == "pairs" else "tokens" if kind == "texts" else "x"
+    first = "pairs" if kind == "pairs" else "tokens" if kind in ("texts", "continued") else "x"
     wrapped = Exportable(alone.model, graph, alone.names or (first, "edge_attr")[: len(tensors)]).eval()
     example = wrapped.inputs(graph, *tensors), wrapped.outputs(graph, *tensors)
     inputs = {name: wrapped.shape(name, tensor) for name, tensor in example[0].items()}

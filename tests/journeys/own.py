@@ -94,6 +94,12 @@ def pairs(place: Path, count: int = 14) -> Path:
     return place
 
 
+def text(place: Path, count: int = 200) -> Path:
+    """A text of lines."""
+    rows = (f"{('good', 'bad')[n % 2]} lines of {n % 7} words, {n % 3}" for n in range(count))
+    return table(place / "tale.txt", "A tale of lines.", rows)
+
+
 @dataclass(frozen=True)
 class Kind:
     """How data of a kind are made, read and asked for."""
@@ -120,6 +126,7 @@ KINDS = {
         "own-molecules", molecules, "CCO", SMALL | {"task.label": "logp,toxic", "task.ignore": "note"}, TABLE
     ),
     "texts": Kind("own-texts", texts, "a good one", SMALL | {"model.hidden": "8"}, TABLE),
+    "text": Kind("own-text-model", text, "good lines", SMALL | {"task.context": "16"}, TABLE, inputs="bad lines"),
     "images": Kind("own-images", pictures, "/red/0.png", SMALL | {"task.size": "16"}),
     "points": Kind("own-points", clouds, "/long/1.csv", SMALL | {"task.neighbors": "3"}),
     "parallel": Kind(

@@ -200,7 +200,7 @@ def test_pictures(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 TEXTS: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "the file is empty"),
-    "too short": (b"abcd" * 10, "too short: 36 characters for training and 4 for validation; both must be more than"),
+    "too short": (b"abcd" * 10, "too short: 36 for training, 4 for validation; each must be more than context="),
     "latin-1": ("one\nzwölf ".encode("latin-1") * 100, "not UTF-8 text: byte 6 is 0xf6, on line 2"),
     "UTF-16 without a mark": ("words ".encode("utf-16-le") * 100, "a binary file: byte 1 is zero"),
     "UTF-16 that is cut": ("words ".encode("utf-16") * 100 + b"a", "not UTF-16 text, as its byte order mark says"),

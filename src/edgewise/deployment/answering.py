@@ -474,6 +474,26 @@ def pairs(call: Call, about: Row) -> Ask:
     return ask
 
 
+def continued(call: Call, about: Row) -> Ask:
+    """The five likeliest tokens after a text, and the text's own mean loss."""
+    rows, special = about["preprocessing"]["rows"], {*about["preprocessing"]["special"].values()}
+    tokenizer = tokenizer_of(about)
+
+    def ask(text: str) -> Row:
+        tokens = tokenizer.encode(text).ids[-rows["length"] :]
+        logits = call({"tokens": numpy.array([tokens], "int64")})["y"][0].astype("float64")
+        p = numpy.array([softmax(row) for row in logits])
+        loss = [-math.log(row[token]) for row, token in zip(p, tokens[1:], strict=False)]
+        best = (-p[-1]).argsort(kind="stable")[:5].tolist()
+        following = [
+            {"token": "" if n in special else tokenizer.decode([n]), "probability": float(p[-1][n])} for n in best
+        ]
+        mean = sum(loss) / len(loss) if loss else None
+        return {"prompt": text, "read": len(tokens), "loss": mean, "next": following}
+
+    return ask
+
+
 def lp(length: int, rows: Row) -> float:
     """The length penalty of a search."""
     return float(((5 + length) / 6) ** rows["penalty"])
@@ -497,7 +517,13 @@ def flat(row: Row, prefix: str = "") -> Row:
     return made
 
 
-ASKED: dict[str, Callable[[Call, Row], Ask]] = {"facts": facts, "links": links, "choices": choices, "pairs": pairs}
+ASKED: dict[str, Callable[[Call, Row], Ask]] = {
+    "facts": facts,
+    "links": links,
+    "choices": choices,
+    "pairs": pairs,
+    "continued": continued,
+}
 
 
 def answers(call: Call, about: Row, given: Path | str, completed: Any = lambda arrays: arrays) -> Iterator[Row]:

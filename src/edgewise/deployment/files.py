@@ -115,6 +115,7 @@ MOST = 40  # entries of a list that a page shows
 NEEDS = {
     "texts": "It needs the package tokenizers.",
     "pairs": "It needs the package tokenizers.",
+    "continued": "It needs the package tokenizers.",
     "molecules": "It needs RDKit.",
     "images": "It needs Pillow.",
 }

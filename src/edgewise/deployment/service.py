@@ -10,27 +10,29 @@ import inspect
 import json
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_type_hints
 
 from edgewise import __version__
+from edgewise.configuration import build
 from edgewise.data.rows import as_text
 from edgewise.deployment.inputs import attempts
 from edgewise.deployment.trained import Trained
-from edgewise.errors import EdgewiseError, installing
-from edgewise.tasks.core.abilities import predicting
+from edgewise.errors import ConfigError, EdgewiseError, installing
+from edgewise.models.text.sampling import Piece, Sampling, texts_of
+from edgewise.tasks.core.abilities import Generates, Streams, generating, predicting
 from edgewise.tasks.core.task import EXAMPLE
 
 try:
     from fastapi import Body, FastAPI, HTTPException, Request
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, Response
+    from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
     from pydantic import BaseModel, ConfigDict, Field, StrictInt, create_model
     from starlette.datastructures import Headers, MutableHeaders
     from starlette.exceptions import HTTPException as RoutingError
@@ -40,6 +42,7 @@ except ImportError as error:
 
 ROWS = 256  # that the model reads at once
 WAITING = 4096  # rows: a request that comes on top of them is refused
+WRITING = 16  # texts, or requests for others, that are written at once
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")  # names under which a page of another site cannot reach this machine
 STRICT = "default-src 'none'; frame-ancestors 'none'"
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff", "content-security-policy": STRICT}
@@ -73,14 +76,18 @@ class Limits:
     Args:
         bytes: Of its body.
         rows: Inputs in it.
-        characters: Of a row.
-        seconds: Until its body has come, and then until its predictions are there.
+        characters: Of a row, or of a prompt.
+        seconds: Until its body has come, and then until its predictions are there, or what it writes ends.
+        steps: Tokens of a text that is to be written.
+        count: Texts, graphs or images that are to be written.
     """
 
     bytes: int = 8_000_000
     rows: int = 1024
     characters: int = 100_000
     seconds: float = 30.0
+    steps: int = 4096
+    count: int = 16
 
 
 class File(BaseModel):
@@ -112,6 +119,7 @@ def application(
     Symbols     title = what it is called on its page; hosts = by which names it answers (none: by any)
     """
     limits, task, batches = limits or Limits(), predicting(trained.task), Batches(trained)
+    writes = isinstance(task, Generates)
     reads = " ".join((inspect.getdoc(task.predict) or "").split("\n\n")[0].split())
     reads += f" A new one is {task.form}." if task.form else ""
     reads += " A file travels in the request; paths are not read." if task.files else ""
@@ -139,6 +147,8 @@ def application(
         found = error.errors()
         first = next((one for one in found if one["type"] not in KINDS), found[0])
         place, status = first["loc"][1:], STATUS.get(first["type"], 422)
+        if request.url.path == "/generate" and place and status == 422:
+            return complaint(status, f"{place[0]}: {first['msg']}")
         if place[:1] == ("rows",) and len(place) > 1:
             kinds = "a text or a number" + (', or {"file": NAME, "content": BASE64}' if task.files else "")
             kinds += f", or {task.form}" if task.form else ""
@@ -150,7 +160,7 @@ def application(
     async def refused(request: Request, error: RoutingError) -> Response:
         path, reason = shortened(request.url.path), error.detail
         if error.status_code == 404:
-            reason = f"there is no {path} here: ask for /, /openapi.json, /health, /predict"
+            reason = f"there is no {path} here: ask for /, /openapi.json, /health, /predict{', /generate' * writes}"
         elif error.status_code == 405:
             allowed = Headers(error.headers).get("allow", "other")
             reason = f"{path} takes {allowed} requests, not {shortened(request.method)}"
@@ -188,7 +198,50 @@ def application(
     example = {"rows": [task.typical]}
     predict.__annotations__["request"] = Annotated[asked, Body(examples=[example], openapi_examples=None)]
     app.post("/predict", response_model=Predictions)(predict)
+
+    async def generate(request: Any) -> Response:
+        """Continue a prompt, or write something new; with "stream", events tell of a text while it grows: its number,
+        what comes next of it, and at its end why it "ended"."""
+        try:
+            sampling = build(Sampling, request.model_dump(exclude={"stream"}), "")
+            for name, most in (("steps", limits.steps), ("count", limits.count)):
+                if (getattr(sampling, name) or 1) > most:
+                    raise ConfigError(f"{name} must be at most {most:,} here, not {getattr(sampling, name):,}")
+            if not isinstance(task, Streams):
+                if request.stream:
+                    raise ConfigError(f"stream is for texts, and {task.name} writes none: leave it out")
+                async with asyncio.timeout(limits.seconds):
+                    return JSONResponse(await batches.made(sampling))
+            written = batches.write(sampling, limits.seconds)
+            if not request.stream:
+                return JSONResponse(texts_of([piece async for piece in written], sampling))
+            first = await anext(written, None)  # an error is a response, while none has begun
+        except TimeoutError:
+            raise HTTPException(503, f"nothing is written within {limits.seconds:g} s: ask for less") from None
+        except BusyError:
+            raise HTTPException(503, "too many texts are being written: try later") from None
+        except EdgewiseError as error:
+            raise HTTPException(422, shortened(str(error))) from error
+        return StreamingResponse(events(first, written), media_type="text/event-stream")
+
+    if writes:
+        hints = get_type_hints(Sampling, include_extras=True) | {"stop": list[str] | str}
+        hints |= {"prompt": Annotated[str, Field(max_length=limits.characters)]}
+        known = {one.name: (hints[one.name], one.default) for one in fields(Sampling) if one.name != "cache"}
+        options: Any = known | {"stop": (hints["stop"], []), "stream": (bool, False)}
+        asked = create_model("Options", __config__=ConfigDict(extra="forbid", strict=True), **options)
+        generate.__annotations__["request"] = asked
+        app.post("/generate")(generate)
     return app
+
+
+async def events(piece: Piece | None, written: AsyncIterator[Piece]) -> AsyncIterator[str]:
+    """The first piece of texts, and all others, as server-sent events, without the empty ones."""
+    while piece is not None:
+        if piece.text or piece.ended:
+            ended = {"ended": piece.ended} if piece.ended else {}
+            yield f"data: {json.dumps({'number': piece.number, 'text': piece.text} | ended)}\n\n"
+        piece = await anext(written, None)
 
 
 class _Guard:
@@ -203,10 +256,12 @@ class _Guard:
             await self.app(scope, receive, send)
             return
         limits, size = self.limits, int(Headers(scope=scope).get("content-length", 0))
-        deadline, read = asyncio.get_running_loop().time() + limits.seconds, 0
+        deadline, read, whole = asyncio.get_running_loop().time() + limits.seconds, 0, False
 
         async def within_limits() -> Message:
-            nonlocal read
+            nonlocal read, whole
+            if whole:  # what comes yet is that nobody listens any more
+                return await receive()
             if max(size, read) > limits.bytes:
                 raise HTTPException(413, f"the body is longer than {limits.bytes:,} bytes: send fewer rows at a time")
             try:
@@ -216,6 +271,7 @@ class _Guard:
                 late = f"the body did not come within {limits.seconds:g} s"
                 raise HTTPException(408, late, {"connection": "close"}) from None
             read += len(message.get("body", b""))
+            whole = read <= limits.bytes and not message.get("more_body", False)
             return message if read <= limits.bytes else await within_limits()
 
         async def with_headers(message: Message) -> None:
@@ -266,6 +322,7 @@ class Batches:
     def __init__(self, trained: Trained) -> None:
         self.trained = trained
         self.predicted = 0  # rows
+        self.writing = 0  # texts, and requests for others
         self._requests = deque[Waiting]()
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "predictions")
@@ -280,6 +337,46 @@ class Batches:
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._run())
         return await future
+
+    async def write(self, sampling: Sampling, seconds: float) -> AsyncIterator[Piece]:
+        """The pieces of texts, each of which waits for its turn among the predictions; after so many seconds they are
+        cut short.
+
+        Errors      BusyError where `WRITING` others are written
+        """
+        task, loop, count = self.trained.task, asyncio.get_running_loop(), sampling.count or 1
+        assert isinstance(task, Streams)
+        if self.writing + count > WRITING:
+            raise BusyError
+        pieces = task.stream(self.trained.model, self.trained.pattern, sampling, self.trained.device)
+        deadline, going = loop.time() + seconds, {*range(count)}
+        self.writing += count
+        try:
+            while loop.time() < deadline:
+                piece = await loop.run_in_executor(self._thread, next, pieces, None)
+                if piece is None:
+                    return
+                going -= {piece.number} if piece.ended else set()
+                yield piece
+            for number in sorted(going):
+                yield Piece(number, "", "time")
+        finally:
+            self.writing -= count
+            self._thread.submit(
+                cast("Generator[Piece, None, None]", pieces).close
+            )  # in its turn: it may still be running there
+
+    async def made(self, sampling: Sampling) -> dict[str, Any]:
+        """What else a model writes, at once."""
+        task, loop = generating(self.trained.task), asyncio.get_running_loop()
+        if self.writing >= WRITING:
+            raise BusyError
+        self.writing += 1
+        try:
+            how = self.trained.model, self.trained.pattern, sampling, self.trained.device
+            return (await loop.run_in_executor(self._thread, task.generate, *how)).values
+        finally:
+            self.writing -= 1
 
     async def _run(self) -> None:
         """Predict until nothing waits."""

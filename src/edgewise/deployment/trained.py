@@ -11,12 +11,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from edgewise.configuration import build
 from edgewise.data.rows import as_text
 from edgewise.data.table import Problems
 from edgewise.deployment.inputs import attempts, in_order, is_file_of_inputs, is_whole, read_inputs
 from edgewise.errors import ConfigError, DataError, EdgewiseError, a_kind
 from edgewise.graphs import Graph
-from edgewise.tasks.core.abilities import PredictsAll, predicting
+from edgewise.models.text.sampling import Piece, Sampling
+from edgewise.tasks.core.abilities import PredictsAll, Streams, generating, predicting
 from edgewise.tasks.core.task import Pattern, Task
 from edgewise.training.runs import Moved, load_run
 
@@ -122,6 +124,27 @@ class Trained(nn.Module):
             raise DataError(*problems.sentences())
         if waiting:
             yield waiting
+
+    def generate(self, prompt: str = "\n", **options: Any) -> dict[str, Any]:
+        """What the model writes: a prompt continued ("text", or "texts" for count=3, each with why it "ended"), or new
+        graphs or images.
+
+        Symbols     options = those of `edgewise generate`: steps, count, temperature, top_k, top_p, min_p,
+                    repetition_penalty, stop, seed
+        Errors      ConfigError for a task that writes nothing, and for an option outside its range
+        """
+        task, sampling = generating(self.task), build(Sampling, {"prompt": prompt, **options}, "generate")
+        return task.generate(self.model, self.pattern, sampling, self.device).values
+
+    def stream(self, prompt: str = "\n", **options: Any) -> Iterator[Piece]:
+        """What the model adds to a prompt, as it is written; options are those of `generate`.
+
+        Errors      also ConfigError for a task that writes no texts
+        """
+        task, sampling = generating(self.task), build(Sampling, {"prompt": prompt, **options}, "generate")
+        if not isinstance(task, Streams):
+            raise ConfigError(f"{self.task.name} writes no texts: call generate")
+        return task.stream(self.model, self.pattern, sampling, self.device)
 
     def _request(self, row: object) -> str:
         """A row as the task reads it: of an object, where it reads none, the input or the only one that it has."""

@@ -65,6 +65,7 @@ from edgewise.tasks.nodes.webkb import webkb as webkb
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
 from edgewise.tasks.own.graphs import point_folder as point_folder
 from edgewise.tasks.own.images import image_folder as image_folder
+from edgewise.tasks.own.language import text_files as text_files
 from edgewise.tasks.own.nodes import link_folder as link_folder
 from edgewise.tasks.own.nodes import node_folder as node_folder
 from edgewise.tasks.own.parallel import parallel_text as parallel_text

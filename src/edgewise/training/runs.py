@@ -23,7 +23,7 @@ from edgewise.models import MODELS
 from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, PredictsAll, Recalls
+from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, ReadsOthers, Recalls
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
@@ -311,7 +311,7 @@ def on_data(loaded: LoadedRun, place: Path) -> LoadedRun:
 
     Errors      DataError for data without a label; ConfigError for a task that reads no others
     """
-    if not isinstance(loaded.task, PredictsAll):
+    if not isinstance(loaded.task, ReadsOthers):
         raise ConfigError(f"{loaded.task.name} is measured on its own parts alone: leave out --data")
     task: Any = loaded.task.elsewhere(place, labelled=True)
     given, targets = task.own.given, task.own.fitted.targets

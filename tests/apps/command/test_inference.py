@@ -86,6 +86,18 @@ def test_generation_draws_from_the_most_likely_only(trained, capsys) -> None:
     assert answer([*arguments, "--top-k", "1"], capsys)["text"] == greedy
 
 
+def test_texts_are_printed_as_they_are_written_and_end_at_a_stop_text(trained, capsys) -> None:
+    arguments = ["generate", str(trained("text")), "--prompt", "the ", "--steps", "40", "--stop", "e", "--stop", "a"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    one = answer(arguments, capsys)
+    assert printed == one["text"] + "\n" and not {"e", "a"} & {*one["text"][4:]}
+    several = answer([*arguments, "--count", "3"], capsys)
+    assert len(several["texts"]) == 3 and len(several["ended"]) == 3
+    assert main(["generate", str(trained("text")), "--top-p", "1.5"]) == 2
+    assert "top_p must be above 0 and at most 1, not 1.5" in capsys.readouterr().err
+
+
 def test_a_run_writes_graphs_and_draws_them(own, capsys) -> None:
     run = own("graphs")
     arguments = ["generate", str(run), "--count", "3", "--seed", "5"]
@@ -94,6 +106,8 @@ def test_a_run_writes_graphs_and_draws_them(own, capsys) -> None:
         del one["seconds"]
     assert answers[0] == answers[1]
     assert len(answers[0]["graphs"]) == 3
+    assert main([*arguments, "--top-p", "0.9"]) == 2
+    assert "top_p has no effect on graphs, which follow from count, temperature, seed" in capsys.readouterr().err
     path = run / "figures" / "generated-5.svg"
     assert answers[0].get("drawing", str(path)) == str(path)
 

@@ -24,11 +24,12 @@ from fastapi import HTTPException
 from edgewise import tasks as tasks_folder
 from edgewise.apps import recipes
 from edgewise.apps.options import configure
-from edgewise.deployment import load
+from edgewise.deployment import Trained, load
 from edgewise.deployment import serving as module
 from edgewise.deployment.service import File, as_texts, without_places
 from edgewise.deployment.serving import Limits
-from edgewise.training import train
+from edgewise.training import Choice, RunConfig, train
+from edgewise.training.runs import assemble
 
 OPTIONS = {
     "karate": [("train.steps", "4"), ("model.width", "8")],
@@ -424,3 +425,66 @@ def test_only_tasks_with_files_take_a_request_for_a_path() -> None:
     assert [
         path.name for path, text in opening.items() if not re.search(r"^    files\b.* = ", text, re.MULTILINE)
     ] == []
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory):
+    """A service of a model that writes; any weights do."""
+    file = tmp_path_factory.mktemp("text") / "tale.txt"
+    file.write_text("".join(f"{('good', 'bad')[n % 2]} lines, {n % 7}\n" for n in range(300)), encoding="utf-8")
+    task = Choice("text-files", {"file": str(file), "level": "byte", "context": 32})
+    small = Choice("transformer", {"width": 8, "depth": 1, "heads": 2, "positions": "rotary"})
+    with Served(Trained(*assemble(RunConfig(task, small))[::-1]).eval(), Limits(seconds=1)) as served:
+        yield served
+
+
+def test_a_text_is_written_as_generate_writes_it(writer) -> None:
+    options = {"prompt": "good", "steps": 30, "count": 3, "top_p": 0.9, "min_p": 0.01, "stop": ["\n", "q"], "seed": 4}
+    expected = writer.trained.generate(**options)
+    status, content, _ = writer.send(path="/generate", body=options)
+    assert status == 200 and content == json.loads(json.dumps(expected))
+    status, content, headers = writer.send(path="/generate", body=options | {"stream": True})
+    assert status == 200 and headers["content-type"].startswith("text/event-stream")
+    events = [json.loads(event.removeprefix("data: ")) for event in content.split("\n\n")[:-1]]
+    assert len(events) > 6 and all(event["text"] or "ended" in event for event in events)
+    for number in range(3):
+        own = [event for event in events if event["number"] == number]
+        assert "good" + "".join(event["text"] for event in own) == expected["texts"][number]
+        assert [event["ended"] for event in own if "ended" in event] == [expected["ended"][number]]
+
+
+def test_a_text_that_takes_too_long_is_cut_short_while_others_are_predicted(writer) -> None:
+    endless = {"prompt": "good", "steps": 4096, "count": 16}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(writer.send, path="/generate", body=endless)
+        time.sleep(0.2)
+        assert writer.send(body={"rows": ["good lines"]})[0] == 200
+        assert writer.send(path="/generate", body={"prompt": "bad"})[0] == 503 and not waiting.done()
+        status, content, _ = waiting.result()
+    assert status == 200 and content["ended"] == ["time"] * 16
+    assert writer.send(path="/generate", body={"prompt": "bad", "steps": 3})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"top_p": 1.5}, "top_p must be above 0 and at most 1, not 1.5"),
+        ({"min_p": "0.1"}, "min_p: Input should be a valid number"),
+        ({"topp": 0.9}, "topp: Extra inputs are not permitted"),
+        ({"steps": 5000}, "steps must be at most 4,096 here, not 5,000"),
+        ({"count": 17}, "count must be at most 16 here, not 17"),
+        ({"stop": [""], "stream": True}, "stop must be a text of at least one character"),
+        ({"prompt": ""}, "the prompt is empty"),
+        ({"prompt": "", "stream": True}, "the prompt is empty"),
+    ],
+)
+def test_options_that_are_wrong_are_named(writer, options, why: str) -> None:
+    status, content, _ = writer.send(path="/generate", body=options)
+    assert status == 422 and why in content["error"]
+
+
+def test_only_what_writes_has_a_place_for_it(karate, writer) -> None:
+    assert karate.send(path="/generate", body={})[0] == 404
+    paths = writer.send("GET", "/openapi.json")[1]["paths"]
+    assert {*paths} >= {"/predict", "/generate"}
+    assert "/generate" in writer.send("GET", "/nothing")[1]["error"]

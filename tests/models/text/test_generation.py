@@ -6,7 +6,6 @@ import torch
 from edgewise import ConfigError, Graph, GraphError, causal, complete, strided, window
 from edgewise.configuration import Choice, OneOf
 from edgewise.models import Tokens, Transformer, TransformerSettings
-from edgewise.models.text.generation import draw
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
 from layers.parity import each
 
@@ -75,23 +74,6 @@ def test_every_call_of_the_model_reads_as_little_as_it_can(cache):
     assert [shape[1] for shape in seen] == expected
 
 
-def test_draws_follow_the_probabilities_and_the_generator():
-    scores = torch.tensor([0.0, 1.0, 3.0]).expand(20000, 3)
-    generator = torch.Generator().manual_seed(3)
-    tokens = draw(scores, 2.0, None, generator)
-    frequencies = tokens.flatten().bincount(minlength=3) / 20000
-    assert torch.allclose(frequencies, torch.softmax(scores[0] / 2.0, -1), atol=0.015)
-    assert torch.equal(tokens, draw(scores, 2.0, None, torch.Generator().manual_seed(3)))
-
-
-def test_top_k_draws_from_the_best_only():
-    scores = torch.tensor([5.0, 1.0, 4.9, 4.8]).expand(500, 4)
-    assert set(draw(scores, 1.0, 2, None).flatten().tolist()) == {0, 2}
-    assert set(draw(scores, 1.0, 1, None).flatten().tolist()) == {0}
-    assert set(draw(scores, 10.0, 99, None).flatten().tolist()) == {0, 1, 2, 3}
-    assert draw(scores[0], 1.0, 1, None).tolist() == [0]
-
-
 def test_sampling_is_repeatable_and_leaves_the_model_in_training():
     model = _model(dropout=0.5)
     texts = [
@@ -125,8 +107,9 @@ def test_only_allowed_tokens_are_drawn_and_in_proportion(options):
     ("options", "message"),
     [
         ({"tokens": torch.zeros(1, 0, dtype=torch.int64)}, "at least one token"),
-        ({"temperature": -1.0}, "it must be 0"),
-        ({"top_k": 0}, "top_k is 0"),
+        ({"temperature": -1.0}, "temperature must be"),
+        ({"top_k": 0}, "top_k must be"),
+        ({"top_p": 2.0}, "top_p must be above 0 and at most 1"),
         ({"pattern": complete}, "attends to a later one"),
         ({"pattern": lambda n: Graph.from_edge_index([[1], [0]], num_nodes=n)}, "attends to a later one"),
     ],

@@ -9,8 +9,8 @@ from edgewise import Graph, complete
 from edgewise.graphs import links_of
 from edgewise.graphs.comparison import isomorphism_classes, random_alike
 from edgewise.models import Transformer, TransformerSettings
+from edgewise.models.text.sampling import Sampling
 from edgewise.tasks import graph_generation, graph_reconstruction
-from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.graphs.generation import (
     COLUMNS,
     END,

@@ -6,8 +6,8 @@ from torch.distributions import Bernoulli, Normal
 
 from edgewise.errors import DataError
 from edgewise.models import Memory, MemorySettings, VariationalAutoencoder, VariationalAutoencoderSettings
+from edgewise.models.text.sampling import Sampling
 from edgewise.tasks import digits, digits_recall, digits_reconstruction
-from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.images.reconstruction import bounds, log_likelihood
 
 

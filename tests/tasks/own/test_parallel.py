@@ -121,6 +121,11 @@ def test_a_run_keeps_its_parts_and_tokens(tmp_path, capsys) -> None:
     (tmp_path / "new.txt").write_text("Wort 3 größer\nWort 99\n", encoding="utf-8")
     assert deployment.predict_file(deployment.load(run), tmp_path / "new.txt", tmp_path / "out.csv") == 2
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").startswith("input,source,translation,score")
+    for other in (str(write(tmp_path / "b.tsv")), ",".join(map(str, two_files(tmp_path)))):  # by the run's own columns
+        on = training.on_data(training.load_run(run), Path(other)).task
+        assert (on.texts["test"][0][:2], len(on.texts["test"][0])) == (["Wort 0 größer", "Wort 1 größer"], 30)
+        assert main(["evaluate", str(run), "--data", other]) == 0
+        assert f"{other}: loss" in capsys.readouterr().out
 
 
 def test_characters_that_no_pair_that_trains_has_are_left_out(tmp_path) -> None:

@@ -10,8 +10,8 @@ from torch.nn import functional
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import causal
 from edgewise.models import Recurrent, RecurrentSettings, Transformer, TransformerSettings
+from edgewise.models.text.sampling import Sampling
 from edgewise.tasks import PatternChoice, Text, text
-from edgewise.tasks.core.abilities import Sampling
 from edgewise.tasks.text.language import read_text
 
 SENTENCE = "the quick brown fox jumps over the lazy dog. " * 20
@@ -103,8 +103,11 @@ def test_a_report_shows_attention_and_a_text_continued(task: Text) -> None:
 def test_any_language_model_continues_a_prompt(task: Text, cache: bool) -> None:
     model = Recurrent(RecurrentSettings(width=8), task.signature)
     values, drawings, text = task.generate(model, None, Sampling(prompt="the fox", steps=5, cache=cache), "cpu")
-    assert values == {"prompt": "the fox", "text": text, "cache": cache}
+    assert values == {"prompt": "the fox", "text": text, "texts": [text], "ended": ["length"], "cache": cache}
     assert text.startswith("the fox") and len(text) == 12 and drawings == {}
+    several = task.generate(model, None, Sampling(prompt="the fox", steps=40, count=3, stop="e"), "cpu").values
+    assert len({*several["texts"]}) == 3 and several["ended"].count("stop") > 0
+    assert all("e" not in text[7:] for text in several["texts"])
     with pytest.raises(ConfigError, match="the prompt is empty"):
         task.generate(model, None, Sampling(prompt=""), "cpu")
 

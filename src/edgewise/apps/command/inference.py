@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from edgewise.deployment.exporting import place_of
 from edgewise.deployment.inputs import is_file_of_inputs, one_input
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, write_file
+from edgewise.models.text.sampling import Piece, Sampling, texts_of
 from edgewise.tasks import Split
 from edgewise.tasks.core import measures
-from edgewise.tasks.core.abilities import Generates, Sampling, predicting
+from edgewise.tasks.core.abilities import Streams, generating, predicting
 from edgewise.tasks.core.drawing import Output
 from edgewise.training import LoadedRun, Moved
 from edgewise.training.journal import say
@@ -117,22 +118,51 @@ def generate(
     steps: int,
     temperature: float | None,
     top_k: int | None,
+    top_p: float,
+    min_p: float,
+    repetition_penalty: float,
+    stop: list[str],
     no_cache: bool,
-    count: int,
+    count: int | None,
     seed: int,
     accept: bool,
     data: Moved,
 ) -> dict[str, Any]:
-    """Print what a run's best weights write: a prompt continued, or new graphs."""
+    """Print what a run's best weights write: a prompt continued, as it is written, or several times; or new graphs."""
+    sampling = Sampling(
+        prompt=prompt,
+        steps=steps,
+        count=count,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        stop=tuple(stop),
+        cache=not no_cache,
+        seed=seed,
+    )
     loaded = training.load_run(Path(run), accept=accept, folder=data)
-    started, task = time.perf_counter(), loaded.task
-    if not isinstance(task, Generates):
-        raise ConfigError(f"{task.name} generates nothing: only texts, graphs and images are written")
-    sampling = Sampling(prompt, steps, count, temperature, top_k, not no_cache, seed)
-    output = task.generate(loaded.model, loaded.pattern, sampling, device_of(loaded))
-    seconds, drawings = time.perf_counter() - started, written(output, Path(run))
-    print("\n".join([output.text, *drawings.values()]))
-    return {"run": run, "seconds": seconds} | output.values | drawings
+    started, task, device = time.perf_counter(), generating(loaded.task), device_of(loaded)
+    drawings = dict[str, str]()
+    if isinstance(task, Streams):
+        written_out = task.stream(loaded.model, loaded.pattern, sampling, device)
+        values = texts_of(printed(written_out, prompt) if count in (None, 1) else written_out, sampling)
+        for number, text in enumerate(values["texts"] if len(values["texts"]) > 1 else ()):
+            print(f"{number}: {text}")
+    else:
+        output = task.generate(loaded.model, loaded.pattern, sampling, device)
+        values, drawings = output.values, written(output, Path(run))
+        print("\n".join([output.text, *drawings.values()]))
+    return {"run": run, "seconds": time.perf_counter() - started} | values | drawings
+
+
+def printed(pieces: Iterable[Piece], prompt: str) -> Iterator[Piece]:
+    """The pieces of a text, printed as they come after its prompt."""
+    for number, piece in enumerate(pieces):
+        print(piece.text if number else prompt + piece.text, end="", flush=True)
+        yield piece
+    print()
 
 
 def predict_all(

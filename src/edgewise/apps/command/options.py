@@ -164,14 +164,30 @@ def predict(command: Parser) -> None:
     command.add_argument("--bad-rows", default="refuse", choices=("refuse", "skip"), help=BAD_ROWS)
 
 
+GENERATE = """Let a model continue a text, which is printed as it is written, or write new graphs or images.
+
+The options of drawing tokens are those of Hugging Face's `generate`, with its definitions.
+
+    edgewise generate runs/own-text-model-0 --prompt "Once" --steps 300 --top-p 0.9 --repetition-penalty 1.2
+    edgewise generate runs/own-text-model-0 --prompt "Once" --count 3 --stop END --json
+    edgewise generate runs/grids-transformer-0 --count 20"""
+
+
 def generate(command: Parser) -> None:
     of_run(command)
     command.add_argument("--prompt", default="\n", help="the text to continue (default: a new line)")
-    number(command, "--steps", "N", 1, 1_000_000, 200, "tokens to add: characters, bytes or byte pairs")
+    number(command, "--steps", "N", 1, 1_000_000, 200, "tokens to add at most: characters, bytes or byte pairs")
     command.add_argument("--temperature", type=amount, metavar="T", help="0 is greedy (default: 0.8; of graphs 1)")
     number(command, "--top-k", "K", 1, MOST, None, "draw from the K most likely tokens only")
+    for flag_, letter, default, about in (
+        ("--top-p", "P", 1.0, "draw from the fewest likeliest tokens that have the probability P together"),
+        ("--min-p", "P", 0.0, "draw from tokens at least P times as likely as the likeliest"),
+        ("--repetition-penalty", "R", 1.0, "above 1, tokens that are there already become less likely"),
+    ):
+        command.add_argument(flag_, type=amount, metavar=letter, default=default, help=f"{about} (default: {default})")
+    command.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before it; may be repeated")
     flag(command, "--no-cache", "recompute the past at every step instead of keeping keys and values")
-    number(command, "--count", "N", 1, 10_000, 10, "new graphs or images, of a model of these")
+    number(command, "--count", "N", 1, 10_000, None, "texts (default: 1), graphs or images (default: 10)")
     number(command, "--seed", "N", 0, MOST, 0, "of the random draws")
 
 
@@ -225,8 +241,10 @@ def export(command: Parser) -> None:
 
 
 SERVE = """Predict over HTTP with a run's best weights: POST /predict reads {"rows": [...]}, each row what
-`edgewise predict` reads, and writes {"predictions": [...]}. The service's page, where a request can be tried, is /,
-its OpenAPI document /openapi.json. Ctrl-C stops it, once the requests that have come are answered.
+`edgewise predict` reads, and writes {"predictions": [...]}. Of a model that writes, POST /generate reads {"prompt":
+TEXT, "steps": 200, ...}, the options of `edgewise generate`, and with {"stream": true} sends events as the text grows.
+The service's page, where a request can be tried, is /, its OpenAPI document /openapi.json. Ctrl-C stops it, once the
+requests that have come are answered.
 
     edgewise serve runs/cora-gat-0
     edgewise serve runs/digits-vit-0 --port 8080"""
@@ -371,7 +389,7 @@ COMMANDS = {
     "evaluate": Command("measure a run on its validation and test data", evaluate, "command.inference:evaluate"),
     "predict": Command("predict for one input, or for all of a file or a folder", predict, "command.inference:predict"),
     "generate": Command(
-        "let a model continue a text, or write new graphs or images", generate, "command.inference:generate"
+        "let a model continue a text, or write new graphs or images", generate, "command.inference:generate", GENERATE
     ),
     "explain": Command(
         "show why a run predicts what it predicts, on one page", explain, "report.explanations:explain", EXPLAIN

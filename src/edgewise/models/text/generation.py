@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -11,8 +11,9 @@ from torch import Tensor
 
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, blocks, causal, complete
-from edgewise.layers import KeysAndValues, probabilities
+from edgewise.layers import KeysAndValues
 from edgewise.models.signature import Decoding, LanguageModel, Tokens, evaluating
+from edgewise.models.text.sampling import Sampling
 
 
 @torch.no_grad()
@@ -26,20 +27,25 @@ def generate(
     cache: bool = True,
     generator: torch.Generator | None = None,
     allowed: Callable[[Tensor], Tensor] | None = None,
+    *,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
 ) -> Tensor:
     """Draw `steps` more tokens, each from the model's probabilities given all before it.
 
-    Equation    t_{n+1} ~ softmax(φ(t_1..t_n)_n / T), restricted to the top_k most probable tokens
+    Equation    t_{n+1} ~ softmax(φ(t_1..t_n)_n / T), restricted as `Sampling` says
     Symbols     temperature = T; 0 takes the most probable token (greedy); pattern(n) = the graph over n positions;
-                allowed(t) [*, vocabulary] = which tokens may follow t [*, n], where a grammar says so: at least one
+                allowed(t) [*, vocabulary] = which tokens may follow t [*, n], where a grammar says so: at least one;
+                others are those of `Sampling`
     Shapes      tokens [*, n] int64 -> [*, n + steps]
-    Errors      ConfigError for a model that does not read and write tokens, an empty prompt, a negative temperature,
-                a top_k below 1, or a pattern in which a position attends to a later one
+    Errors      ConfigError for a model that does not read and write tokens, an empty prompt, an option outside its
+                range, or a pattern in which a position attends to a later one
     Edge cases  when all `signature.length` positions are taken, the older half is dropped and the rest is recomputed
                 at positions 0, 1, ...; with `cache` or without, so that it changes the speed and never the text
     Cost        per token O(n width) attention and O(width²) with the cache, without it a full forward pass over n
                 nodes; on a causal graph attention by features (`LinearAttention`) stores a state of constant size
-    Reference   Radford et al., 2019; top-k: Fan et al., 2018
+    Reference   Radford et al., 2019
 
     Example
         >>> from edgewise.graphs import causal
@@ -48,50 +54,55 @@ def generate(
         >>> generate(model, torch.tensor([[1, 2]]), 3, causal, temperature=0.0).shape
         torch.Size([1, 5])
     """
-    _check(model, tokens, temperature, top_k, pattern)
+    sampling = Sampling(
+        steps=steps,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        cache=cache,
+    )
+    return torch.cat([tokens, *drawn(model, tokens, pattern, sampling, generator, allowed)], -1)
+
+
+@torch.no_grad()
+def drawn(
+    model: LanguageModel,
+    tokens: Tensor,
+    pattern: Callable[[int], Graph],
+    sampling: Sampling,
+    generator: torch.Generator | None = None,
+    allowed: Callable[[Tensor], Tensor] | None = None,
+) -> Iterator[Tensor]:
+    """Each next token [*, 1] of texts [*, n], one after the other: see `generate`."""
+    _check(model, tokens, pattern)
     length = model.signature.length
     with evaluating(model):
         past, caches = 0, None
         visible = tokens
-        for _ in range(steps):
+        for _ in range(sampling.steps):
             if length is not None and visible.shape[-1] > length:
                 visible, past = visible[..., -max(1, length // 2) :], 0
             total = visible.shape[-1]
             graph = pattern(total).rows(past, total).to(tokens.device)
-            if cache and past == 0:
+            if sampling.cache and past == 0:
                 caches = model.caches(graph)
             scores = model(graph, visible[..., past:], caches)[..., -1, :]
             if allowed is not None:
                 scores = scores.masked_fill(~allowed(tokens), -torch.inf)
-            token = draw(scores, temperature, top_k, generator)
+            token = sampling.draw(scores, tokens, generator)
             visible, tokens = torch.cat([visible, token], -1), torch.cat([tokens, token], -1)
-            past = total if cache else 0
-    return tokens
+            past = total if sampling.cache else 0
+            yield token
 
 
-def draw(scores: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
-    """One token per row of scores [*, vocabulary]: [*, 1]."""
-    if temperature == 0:
-        return scores.argmax(-1, keepdim=True)
-    if top_k is not None and top_k < scores.shape[-1]:
-        least = scores.topk(top_k, -1).values[..., -1:]
-        scores = scores.masked_fill(scores < least, -torch.inf)
-    p = probabilities(scores, temperature)
-    return torch.multinomial(p.reshape(-1, p.shape[-1]), 1, generator=generator).view(*p.shape[:-1], 1)
-
-
-def _check(
-    model: LanguageModel, tokens: Tensor, temperature: float, top_k: int | None, pattern: Callable[[int], Graph]
-) -> None:
+def _check(model: LanguageModel, tokens: Tensor, pattern: Callable[[int], Graph]) -> None:
     signature = model.signature
     if not isinstance(signature, Tokens) or signature.whole_graph or signature.inputs != signature.outputs:
         raise ConfigError("generation needs a model that reads tokens and predicts the next one at every position")
     if tokens.shape[-1] == 0:
         raise ConfigError("generation continues a prompt of at least one token")
-    if temperature < 0:
-        raise ConfigError(f"temperature is {temperature}: it must be 0 (greedy) or positive")
-    if top_k is not None and top_k < 1:
-        raise ConfigError(f"top_k is {top_k}: it must be at least 1")
     graph = pattern(min(signature.length or 64, 64))  # a few positions are enough to see where a rule looks
     if bool((graph.senders > graph.receivers).any()):
         raise ConfigError(f"generation needs a graph in which no position attends to a later one, unlike {graph}")

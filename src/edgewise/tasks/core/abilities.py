@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
@@ -16,6 +15,7 @@ from edgewise.data.splits import Split
 from edgewise.data.table import Table
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph
+from edgewise.models.text.sampling import Piece, Sampling
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Output, Section
 from edgewise.tasks.core.measures import Answers
@@ -82,15 +82,20 @@ def predicting(task: Task) -> Predicts:
 
 
 @runtime_checkable
-class PredictsAll(Protocol):
-    """Predicts for all of a graph, table or folder that it was not trained with."""
+class ReadsOthers(Protocol):
+    """Reads other data of its kind, as it read those that trained."""
 
     changes: tuple[str, ...] | None
     """What those data have that the trained ones had not."""
 
-    def elsewhere(self, place: Path, labelled: bool = False) -> PredictsAll:
+    def elsewhere(self, place: Path, labelled: bool = False) -> Any:
         """This task on other data, which lie at a place: without splits and, unless they are `labelled`, without
         labels, but with all that was fitted to the data that trained."""
+
+
+@runtime_checkable
+class PredictsAll(ReadsOthers, Protocol):
+    """Predicts for all of a graph, table or folder that it was not trained with."""
 
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """The prediction for everything there is, as rows of one table."""
@@ -129,29 +134,6 @@ class Draws(Protocol):
         where it has been measured."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How a model is to generate.
-
-    Args:
-        prompt: The text to continue.
-        steps: How many tokens to add to it.
-        count: How many graphs or images to write.
-        temperature: 0 takes the likeliest token; None: what suits the task.
-        top_k: Draw from so many of the likeliest tokens only.
-        cache: Keep the keys and values of earlier tokens instead of recomputing them.
-        seed: Of the random draws.
-    """
-
-    prompt: str = "\n"
-    steps: int = 200
-    count: int = 10
-    temperature: float | None = None
-    top_k: int | None = None
-    cache: bool = True
-    seed: int = 0
-
-
 @runtime_checkable
 class Generates(Protocol):
     """Lets a model write something new."""
@@ -161,6 +143,21 @@ class Generates(Protocol):
 
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """Let a model write something new."""
+
+
+def generating(task: Task) -> Generates:
+    """The task, if it lets a model write; a ConfigError for any other."""
+    if not isinstance(task, Generates):
+        raise ConfigError(f"{task.name} generates nothing: only texts, graphs and images are written")
+    return task
+
+
+@runtime_checkable
+class Streams(Generates, Protocol):
+    """Lets a model write texts, which are there as they grow."""
+
+    def stream(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Iterator[Piece]:
+        """What a model adds to a prompt, piece by piece."""
 
 
 @runtime_checkable

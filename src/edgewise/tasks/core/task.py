@@ -34,7 +34,7 @@ LARGER = re.compile(
     "ndcg|neg|pearson|precision|psnr|r2|recall|recalled|rouge|sensitivity|spearman|specificity|ssim"
 )
 SMALLER = re.compile(
-    "bce|brier|cer|deviation|distance|divergence|ece|entropy|error|fid|loss|mae|mape|mse|msle|nll|perplexity|"
+    "bce|bits|brier|cer|deviation|distance|divergence|ece|entropy|error|fid|loss|mae|mape|mse|msle|nll|perplexity|"
     "rmse|rmsle|wer"
 )
 EXAMPLE = re.compile(r"(train|valid|test):(\d{1,18})", re.ASCII)  # how a request names one of the data

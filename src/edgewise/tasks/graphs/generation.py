@@ -19,7 +19,8 @@ from edgewise.graphs.comparison import isomorphism_classes, undirected
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Features, Tokens, language_model
 from edgewise.models.text.generation import generate
-from edgewise.tasks.core.abilities import Predicts, Sampling
+from edgewise.models.text.sampling import COUNT, Sampling
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.drawing import Drawing, Networks, Output, Section, TextTable
@@ -182,8 +183,9 @@ class GraphGeneration(Classification):
 
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """New graphs, at temperature 1 unless another is given, with a drawing of those whose sequences end."""
+        sampling.only("graphs", "count", "temperature", "seed")
         temperature = 1.0 if sampling.temperature is None else sampling.temperature
-        sampled = self.sample(model, sampling.count, pattern, device, temperature, sampling.seed)
+        sampled = self.sample(model, sampling.count or COUNT, pattern, device, temperature, sampling.seed)
         described = [self.described(graph) for graph in sampled]
         lines = [f"{number}: {_sentence(graph)}" for number, graph in enumerate(described)]
         graphs = [graph for graph in sampled if graph is not None]

@@ -14,8 +14,9 @@ from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, counted
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Features, Latent, latent_model
+from edgewise.models.text.sampling import COUNT, Sampling
 from edgewise.models.vision.vae import kl_from_normal
-from edgewise.tasks.core.abilities import Predicts, Sampling
+from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Output, Pictures, Section
 from edgewise.tasks.core.task import EXAMPLE, Device, NumberedExamples, Pattern, check_range
@@ -142,13 +143,15 @@ class ImageReconstruction(NumberedExamples, Predicts):
     @torch.no_grad()
     def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
         """Images of codes from the standard normal distribution, by the seed."""
+        sampling.only("images", "count", "seed")
         latent, generator = latent_model(model.eval()), torch.Generator().manual_seed(sampling.seed)
+        count = sampling.count or COUNT
         dimensions = latent.encode(self.grey(self.splits["train"][:1]).to(device))[0].shape[-1]
-        z = torch.randn(sampling.count, dimensions, generator=generator)
+        z = torch.randn(count, dimensions, generator=generator)
         made = latent.decode(z.to(device)).sigmoid().cpu().view(-1, *self.size)
         drawing = _pictures("generated", made, "Images of codes that were drawn at random.")
         values = {"codes": z.tolist(), "pixels": made.tolist()}
-        images = counted(sampling.count, "image")
+        images = counted(count, "image")
         return Output(values, {"generated": drawing}, f"{images} of {self.size[0]} × {self.size[1]} pixels")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 
 from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
@@ -31,14 +32,14 @@ class OwnTranslation(Translation):
     kept = (TOKENIZER, *record.FILES)
     private = record.FILES
 
-    def __init__(self, own: Settled, manner: Manner, length: int, like: str = "") -> None:
+    def __init__(self, own: Settled, manner: Manner, length: int, tokenizer: Tokenizer | None) -> None:
         self.own, self.length, rows = own, length, own.given
         self.changes, self.few = own.changes, own.few
         texts = {
             split: ([rows.inputs["source"][n] for n in chosen], [rows.inputs["target"][n] for n in chosen])
-            for split, chosen in ((split, own.splits[split].tolist()) for split in SPLITS)
+            for split, chosen in ((split, own.splits[split].tolist()) for split in SPLITS if split in own.splits)
         }
-        super().__init__(rows.files[0].stem, texts, manner, tokenizer_of(like))
+        super().__init__(rows.files[0].stem, texts, manner, tokenizer)
         self.summary = (self.describe(), *rows.notes)
 
     def use(self, tokenizer: Tokenizer) -> None:
@@ -57,6 +58,18 @@ class OwnTranslation(Translation):
     def keep(self, run: Path) -> None:
         self.own.keep(run)
         super().keep(run)
+
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnTranslation:
+        """The same on other pairs, all of which test: those of a table, or of two texts, SOURCE,TARGET."""
+        source, comma, target = str(place).partition(",")
+        if comma and not place.exists():
+            rows = read_lines(Path(source), Path(target))
+        else:
+            names = self.own.fitted.names or {}
+            rows = read_table(place, [names[side] for side in SIDES if side in names])
+        rows = within(rows, self.length, self.manner.lowercase)
+        own = Settled(rows, self.own.fitted, {"test": torch.arange(len(rows))})
+        return OwnTranslation(own, self.manner, self.length, self.tokenizer)
 
 
 def parallel_text(
@@ -126,10 +139,13 @@ def parallel_text(
     else:
         rows = read_lines(Path(source).expanduser(), Path(target).expanduser())
     rows = within(rows, length, lowercase)
-    own = settle(rows, like, "auto", how, rows.inputs["source"])
+    names = dict(zip(SIDES, pair, strict=True)) if pair else dict(rows.found)
+    own = settle(rows, like, "auto", how, rows.inputs["source"], lambda fitted, splits: replace(fitted, names=names))
     files = {} if own.few else {f"{rows.files[0].stem}.csv": few_rows(replace(rows, found={}), own.first)}
     own = replace(own, files=files)
-    return OwnTranslation(own, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, like)
+    return OwnTranslation(
+        own, Manner(level, vocabulary, lowercase, smoothing, beam, penalty), length, tokenizer_of(like)
+    )
 
 
 def read_table(path: Path, pair: Sequence[str], how: How | None = None) -> Examples:

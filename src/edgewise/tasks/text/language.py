@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,8 +20,8 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.files import UTF16, decode, read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
 from edgewise.models.signature import LanguageModel, Tokens, language_model
-from edgewise.models.text.generation import generate
-from edgewise.tasks.core.abilities import Sampling
+from edgewise.models.text.generation import drawn, generate
+from edgewise.models.text.sampling import Piece, Sampling, pieces, texts_of
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, with_perplexity
 from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Section
@@ -41,6 +42,7 @@ CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes 
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
 TEMPERATURE = 0.8  # a little more certain than the model itself
 
+PURPOSES: dict[Split, str] = {"train": "training", "valid": "validation", "test": "testing"}
 SEEN = {" ": "␣", "\n": "↵", "\t": "⇥"}  # how white space is shown
 
 
@@ -66,6 +68,7 @@ class Text(Classification):
     has_test = False
     unit = "windows of the text"
     generates = '--prompt "..."'
+    ends = False  # whether its texts have ends, which are tokens that it learns
     kept: tuple[str, ...] = (VOCABULARY,)
     private = (VOCABULARY,)
 
@@ -82,17 +85,19 @@ class Text(Classification):
         self.vocabulary = vocabulary
         self._numbers = {character: number for number, character in enumerate(vocabulary)}
         train, valid = (_numbered(part, vocabulary) for part in parts)
-        self._read(train, valid, len(vocabulary))
+        self._read({"train": train, "valid": valid}, len(vocabulary))
 
-    def _read(self, train: Tensor, valid: Tensor, size: int) -> None:
-        """Read the parts' tokens, of a vocabulary of that size."""
-        if min(len(train), len(valid)) <= self.context:
-            parts = f"{len(train)} {self.units} for training and {len(valid)} for validation"
-            raise DataError(f"{self.name}: too short: {parts}; both must be more than context={self.context}")
+    def _read(self, parts: dict[Split, Tensor], size: int, whole: bool = True) -> None:
+        """Read the parts' tokens, of a vocabulary of that size; `whole` parts are to train on."""
+        train, span = parts["train"], self.context + 1
+        if whole and min(map(len, parts.values())) < span:
+            told = ", ".join(f"{len(part)} for {PURPOSES[split]}" for split, part in parts.items())
+            what = f"too short: {told}; each must be more than context={self.context} {self.units}"
+            raise DataError(f"{self.name}: {what}")
         self.signature = Tokens(size, size, length=self.context)
-        self.epoch_size = (len(train) - 1) // self.context
-        self._parts = {"train": train, "valid": valid}
-        self._windows = train.unfold(0, self.context + 1, 1)
+        self.epoch_size = max(1, (len(train) - 1) // self.context)
+        self._parts = parts
+        self._windows = train.unfold(0, span, 1) if len(train) >= span else train.new_empty(0, span)
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         return with_perplexity(means)
@@ -104,10 +109,10 @@ class Text(Classification):
 
     def use(self, tokenizer: Tokenizer) -> None:
         """Read and write by the tokens of another model, of the same parts."""
-        texts = [self.decode(part) for part in self._parts.values()]
-        train, valid = (torch.tensor(part, dtype=torch.int32) for part in tokenizer.encode(texts))
+        tokens = tokenizer.encode([self.decode(part) for part in self._parts.values()])
         self.tokenizer, self.kept = tokenizer, (TOKENIZER,)
-        self._read(train, valid, tokenizer.size)
+        read = (torch.tensor(part, dtype=torch.int32) for part in tokens)
+        self._read(dict(zip(self._parts, read, strict=True)), tokenizer.size)
 
     def keep(self, run: Path) -> None:
         if self.tokenizer is not None:
@@ -147,12 +152,12 @@ class Text(Classification):
             raise DataError(f"{self.name}: the text has no {split} part; it has {' and '.join(self._parts)}")
         part = self._parts[split]
         for windows in part.unfold(0, self.context + 1, self.context).split(size):
-            yield self._batch(windows, pattern)
+            yield self._batch(windows, pattern, split)
         rest = part[(len(part) - 1) // self.context * self.context :]
         if len(rest) > 1:
-            yield self._batch(rest[None], pattern)
+            yield self._batch(rest[None], pattern, split)
 
-    def _batch(self, windows: Tensor, pattern: Pattern) -> Batch:
+    def _batch(self, windows: Tensor, pattern: Pattern, split: Split = "train") -> Batch:
         windows = windows.long()
         return Batch(self.graph(pattern, windows.shape[1] - 1), windows[:, :-1], windows[:, 1:])
 
@@ -193,8 +198,8 @@ class Text(Classification):
         weights = matrices(call.graph, call.weights[0].double().T)
         characters = [SEEN.get(c, c) for c in map(self.shown, tokens[0].tolist())]
         caption = (
-            f"{length} characters of the validation text: the attention of each (row) to the others (columns) relative "
-            f"to the largest weight of its row. Last attention layer; heads: {len(weights)}."
+            f"{length} {self.units} of the validation text: the attention of each (row) to the others (columns) "
+            f"relative to the largest weight of its row. Last attention layer; heads: {len(weights)}."
         )
         return [Drawing("attention", Matrix(weights, characters), caption)]
 
@@ -204,7 +209,7 @@ class Text(Classification):
         drawn = torch.Generator().manual_seed(0)
         text = generate(model, tokens, ADDED, partial(self.graph, pattern), TEMPERATURE, generator=drawn)[0]
         caption = (
-            f"Validation text (coloured), and {ADDED} characters that the model adds at temperature {TEMPERATURE}."
+            f"Validation text (coloured), and {ADDED} {self.units} that the model adds at temperature {TEMPERATURE}."
         )
         start = tokens.shape[-1]
         return Passage(self.decode(text[:start]), self.decode(text[start:]), caption)
@@ -215,16 +220,22 @@ class Text(Classification):
         letters = [sum(map(str.isalpha, self.decode(window))) for window in windows]
         return windows[letters.index(max(letters))][None]
 
-    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
-        """A prompt, and the characters that a model adds to it, at temperature 0.8 unless another is given."""
-        if not sampling.prompt:
+    def stream(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Iterator[Piece]:
+        """What a model adds to a prompt as it is written, at temperature 0.8 unless another is given."""
+        end = None if self.tokenizer is None else self.tokenizer.end
+        prompt = self.encode(sampling.prompt).tolist() or ([] if end is None or not self.ends else [end])
+        if not prompt:
             raise ConfigError("the prompt is empty: give at least one character")
-        temperature = TEMPERATURE if sampling.temperature is None else sampling.temperature
-        prompt, drawn = self.encode(sampling.prompt)[None], torch.Generator(device).manual_seed(sampling.seed)
-        how = temperature, sampling.top_k, sampling.cache, drawn
-        tokens = generate(language_model(model), prompt.to(device), sampling.steps, partial(self.graph, pattern), *how)
-        text = self.decode(tokens[0].cpu())
-        return Output({"prompt": sampling.prompt, "text": text, "cache": sampling.cache}, {}, text)
+        sampling = replace(sampling, temperature=TEMPERATURE) if sampling.temperature is None else sampling
+        tokens = torch.tensor([prompt] * (sampling.count or 1), device=device)
+        generator = torch.Generator(device).manual_seed(sampling.seed)
+        steps = drawn(language_model(model), tokens, partial(self.graph, pattern), sampling, generator)
+        yield from pieces(steps, prompt, lambda tokens: self.decode(torch.tensor(tokens)), sampling, end)
+
+    def generate(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Output:
+        """A prompt continued, once or several times."""
+        values = texts_of(self.stream(model, pattern, sampling, device), sampling)
+        return Output(values, {}, "\n".join(values["texts"]))
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class BPETokenizer(OwnTokenizer):
 
     Symbols     size = SPECIAL + 256 bytes + merges: at most the size that was requested
     Errors      EdgewiseError where the package tokenizers is not installed; DataError for JSON that it cannot read
-    Edge cases  a text comes back as it was, but for white space at its beginning
+    Edge cases  a text comes back as it was, but, where a space is set before it, for white space at its beginning
     Reference   Sennrich, Haddow & Birch, 2016; on bytes: Radford et al., 2019 (GPT-2)
 
     Example
@@ -156,15 +156,19 @@ class BPETokenizer(OwnTokenizer):
     def __init__(self, merges: Any) -> None:
         self._merges = merges
         self.size = SPECIAL + merges.get_vocab_size()
+        self._spaced = merges.pre_tokenizer.add_prefix_space  # whether a text is read with a space before it
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int) -> BPETokenizer:
-        """Byte pairs of some texts: `size` tokens, or fewer where the texts have no more pairs."""
+    def learn(cls, texts: Iterable[str], size: int, spaced: bool = True) -> BPETokenizer:
+        """Byte pairs of some texts: `size` tokens, or fewer where the texts have no more pairs.
+
+        Symbols     spaced = whether a first word is the same token as one within a text
+        """
         if size < SPECIAL + 256:
             raise ConfigError(f"byte pairs need at least {SPECIAL + 256} tokens, not {size}")
         library = tokenizers_library()
         merges = library.Tokenizer(library.models.BPE())
-        merges.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=True)
+        merges.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
         merges.decoder = library.decoders.ByteLevel()
         alphabet = library.pre_tokenizers.ByteLevel.alphabet()
         trainer = library.trainers.BpeTrainer(
@@ -179,7 +183,7 @@ class BPETokenizer(OwnTokenizer):
 
     def decode(self, tokens: Sequence[int]) -> str:
         text: str = self._merges.decode([token - SPECIAL for token in tokens if token >= SPECIAL])
-        return text.removeprefix(" ")
+        return text.removeprefix(" ") if self._spaced else text
 
     def to_json(self) -> str:
         return json.dumps({"level": "bpe", "merges": json.loads(self._merges.to_str())}, ensure_ascii=False)
@@ -190,8 +194,8 @@ class BPETokenizer(OwnTokenizer):
         return content | {"model": content["model"] | {"vocab": NAMED | moved}}
 
 
-def learn_tokenizer(level: Level, texts: Sequence[str], size: int) -> Tokenizer:
-    """A tokenizer of some texts: "bpe" of `size` tokens, "byte" or "character".
+def learn_tokenizer(level: Level, texts: Sequence[str], size: int, spaced: bool = True) -> Tokenizer:
+    """A tokenizer of some texts: "bpe" of `size` tokens (see `BPETokenizer.learn`), "byte" or "character".
 
     Example
         >>> learn_tokenizer("character", ["ab", "bc"], 0).size
@@ -203,7 +207,7 @@ def learn_tokenizer(level: Level, texts: Sequence[str], size: int) -> Tokenizer:
         return CharacterTokenizer.learn(texts)
     if level != "bpe":
         raise ConfigError(f"unknown level {level!r}; known are bpe, byte, character")
-    return BPETokenizer.learn(texts, size)
+    return BPETokenizer.learn(texts, size, spaced)
 
 
 def tokenizer_from_json(text: str, where: str) -> Tokenizer:

@@ -114,8 +114,8 @@ class Translation(KeepsTokenizer, Classification):
         self.name, self.manner = name, manner
         self.texts = {split: _cleaned(name, split, pair, manner.lowercase) for split, pair in texts.items()}
         self.splits = {split: sources for split, (sources, _) in self.texts.items()}
-        self.epoch_size = len(self.splits["train"])
-        both = [text for side in self.texts["train"] for text in side]
+        self.epoch_size = len(self.splits.get("train", ()))
+        both = [text for side in self.texts.get("train", ()) for text in side]
         self.use(tokenizer or learn_tokenizer(manner.level, both, manner.vocabulary))
 
     def use(self, tokenizer: Tokenizer) -> None:
