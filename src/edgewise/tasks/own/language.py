@@ -162,8 +162,12 @@ class OwnText(Text):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest next tokens after a text, and its own mean loss (None for one token)."""
-        row = object_in(request)
-        return super().predict(model, pattern, request if row is None else str(row.get("text", "")), device)
+        if (row := object_in(request)) is not None:
+            column = next((name for name in (self.own.given.found.get("text"), "text") if name in row), None)
+            if column is None:
+                raise DataError(f"a row of {self.name} is {self.form}, and it has {', '.join(row) or 'nothing'}")
+            request = str(row[column])
+        return super().predict(model, pattern, request, device)
 
     def preprocessing(self) -> dict[str, Any]:
         rows = {
