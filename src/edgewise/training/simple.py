@@ -82,7 +82,7 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200, balanced: bool
     Nodes, graphs, molecules, texts, images and clouds of one's own: the commonest class or the mean; a linear model and
     gradient-boosted trees on each one's features in a row (of nodes also its neighbours' means, of graphs sums and
     counts, of images a thumbnail, of clouds moments), a forest on molecules' fingerprints, TF-IDF of texts, and for
-    nodes labels that spread along edges. Links, facts and choices: rankings by counts.
+    nodes labels that spread along edges. Links, facts and choices: rankings by counts. A text to continue: n-grams.
 
     Symbols     seconds = after which no further method is begun; size = examples of an evaluation's batch;
                 balanced = whether all classes count alike
@@ -107,8 +107,8 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200, balanced: bool
             return None
         test = float(best[2]("test")[metric]) if task.has_test else None
     valid = tried[best[1]]
-    count = len(task.splits["train"])
-    if isinstance(task, HasRows) and count > LEARNS:
+    count = len(task.splits["train"]) if isinstance(task, HasRows) else 0
+    if count > LEARNS:
         left = ", ".join([*([left] if left else []), f"trained on {LEARNS:,} of {count:,} {task.unit}"])
     taken = round(time.perf_counter() - began, 2)
     return Simple(best[1], metric, task.maximise, valid, test, taken, tried, left)

@@ -110,7 +110,7 @@ class Text(Classification):
     def use(self, tokenizer: Tokenizer) -> None:
         """Read and write by the tokens of another model, of the same parts."""
         tokens = tokenizer.encode([self.decode(part) for part in self._parts.values()])
-        self.tokenizer, self.kept = tokenizer, (TOKENIZER,)
+        self.tokenizer, self.kept, self.ends = tokenizer, (TOKENIZER,), True
         read = (torch.tensor(part, dtype=torch.int32) for part in tokens)
         self._read(dict(zip(self._parts, read, strict=True)), tokenizer.size)
 
@@ -222,8 +222,8 @@ class Text(Classification):
 
     def stream(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Iterator[Piece]:
         """What a model adds to a prompt as it is written, at temperature 0.8 unless another is given."""
-        end = None if self.tokenizer is None else self.tokenizer.end
-        prompt = self.encode(sampling.prompt).tolist() or ([] if end is None or not self.ends else [end])
+        end = self.tokenizer.end if self.tokenizer is not None and self.ends else None
+        prompt = self.encode(sampling.prompt).tolist() or ([] if end is None else [end])
         if not prompt:
             raise ConfigError("the prompt is empty: give at least one character")
         sampling = replace(sampling, temperature=TEMPERATURE) if sampling.temperature is None else sampling
