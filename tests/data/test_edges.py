@@ -208,3 +208,30 @@ def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) 
         with pytest.raises(DataError, match=told):
             node_folder(folder)
     assert node_folder(write(tmp_path, edges="a,b\nb,c\n"), ends="a,b").graph().num_edges == 2  # these are their names
+
+
+def test_a_column_of_edges_is_their_weight_where_that_is_asked(tmp_path) -> None:
+    folder = write(tmp_path / "mine", edges="source,target,weight\na,b,1\nc,a,3\nd,c,5\n")
+    task = node_folder(folder, weight="weight")
+    assert task.signature.weighted and "edges count by weight, divided by 3" in task.summary
+    assert sorted(task.nodes.e.flatten().tolist()) == pytest.approx([1 / 3, 1 / 3, 1, 1, 5 / 3, 5 / 3])
+    run = kept(task, tmp_path / "run")
+    assert node_folder(folder, like=str(run)).signature.weighted
+    new = task.elsewhere(Path(write(tmp_path / "new", edges="source,target,weight\na,b,6\n")))
+    assert new.signature.weighted and new.nodes.e.tolist() == [[2], [2]]
+    answer = GNN(GNNSettings("gcn", width=4), task.signature).eval()
+    row = '{"node": ["0"], "edges": [["new", "a", 3]]}'
+    assert task.predict(answer, None, row, "cpu")["nodes"][0]["node"] == "new"
+    assert not node_folder(folder).signature.weighted
+    for edges, told in (
+        (
+            "source,target,weight\na,b,-1\n",
+            r"edges\.csv: line 2: weight is -1: the weight of an edge is a number of at",
+        ),
+        ("source,target,weight\na,b,1\na,c,\n", r"edges\.csv: line 3: weight is missing"),
+        ("source,target,weight,kind\na,b,1,x\nb,c,2,x\n", "nothing reads kind of edges beside their weights weight"),
+        ("source,target,kind\na,b,1\nb,c,2\n", "weight is to name numbers of edges, and is none of .*, kind"),
+        ("source,target,weight\na,b,x\nb,c,x\n", "weight is to name numbers of edges, and is a category"),
+    ):
+        with pytest.raises(DataError, match=told):
+            node_folder(write(tmp_path / "wrong", edges=edges), weight="weight")

@@ -316,6 +316,33 @@ def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ..
     return fitted
 
 
+def weights_in(columns: Sequence[Column], name: str, place: Path) -> Column:
+    """The column that says how much each edge counts, which is all that is known of them.
+
+    Errors      DataError where it is not, or is not a number of at least 0 in each row
+    """
+    others = [one.name for one in columns if one.name != name]
+    column = next((one for one in columns if one.name == name), None)
+    if column is None or column.kind not in ("number", "boolean"):
+        what = (
+            f"a {column.kind}" if column else f"none of the columns of edges, {', '.join(others) or 'which have none'}"
+        )
+        raise DataError(f"{place}: --task.weight {name} is to name numbers of edges, and is {what}")
+    if others:
+        right = f"give --task.ignore {','.join(others)}; without --task.weight all are features"
+        raise DataError(f"{place}: nothing reads {', '.join(others)} of edges beside their weights {name}: {right}")
+    if len(rows := np.flatnonzero(~column.present | (column.values < 0))):
+        cell = f"{column.values[rows[0]]:g}" if column.present[rows[0]] else "missing"
+        raise DataError(f"{column.at(int(rows[0]))}: {name} is {cell}: the weight of an edge is a number of at least 0")
+    return column
+
+
+def fit_weights(column: Column, rows: Any, scale: bool) -> tuple[Encoding]:
+    """The encoding of weights of edges: divided by their mean in the rows that train, if they are to be scaled."""
+    made = Encoding.fit(column, rows, False)
+    return (replace(made, deviation=made.fill if scale and made.fill else 1.0),)
+
+
 def width(encodings: Sequence[Encoding]) -> int:
     """How many features there are."""
     return sum(one.width for one in encodings)

@@ -59,6 +59,11 @@ class Fitted:
         """The kinds of the columns of nodes and of edges, by name."""
         return {one.name: one.kind for one in self.columns}, {one.name: one.kind for one in self.edges}
 
+    @property
+    def weight(self) -> str:
+        """The column that says how much each edge counts, or nothing."""
+        return (self.names or {}).get("weight", "")
+
     def parallel_edges(self, undirected: bool) -> Parallel:
         """What becomes of features of parallel edges: a run of old took the mean where it made edges lead both ways."""
         return self.parallel or ("mean" if undirected else "keep")
@@ -446,6 +451,35 @@ def read_pairs(
         changes.append(f"{unit} that are new are in no part of the run's split, and read by no model")
     splits: Splits = {split: torch.tensor(rows, dtype=torch.int64).reshape(-1, len(of)) for split, rows in made.items()}
     return [known[what] for what in of], splits, changes
+
+
+def to_measure(
+    place: Path,
+    unit: str,
+    rows: Sequence[Sequence[str]],
+    of: Sequence[Mapping[str, int]],
+    known: Tensor,
+    pairs: bool = False,
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Tuples of names in other files as numbers [M, K], each once; and which of them are left out, in sentences.
+
+    Symbols     of = the numbers of the names at each place of a tuple; known = tuples that trained or chose the
+                weights; pairs = whether tuples are pairs without an order
+    Errors      DataError where none is left
+    """
+    strange = dict.fromkeys(name for row in rows for name, own in zip(row, of, strict=True) if name not in own)
+    numbers = [tuple(own.get(name, -1) for name, own in zip(row, of, strict=True)) for row in rows]
+    before, within = {*map(tuple, known.tolist())}, [row for row in numbers if -1 not in row]
+    found = dict.fromkeys(tuple(sorted(row)) for row in within) if pairs else dict.fromkeys(within)
+    made, told = [row for row in found if row not in before], list[str]()
+    if lost := len(rows) - len(within):
+        what = f"with names that the run has not: {listed([*strange])}"
+        told.append(f"{place}: left out {lost:,} of {len(rows):,} {unit}, {what}")
+    if trained := len(found) - len(made):
+        told.append(f"{place}: left out {trained:,} of {len(rows):,} {unit}, which trained or chose the weights")
+    if not made:
+        raise DataError(*told, f"{place}: nothing can be measured: no {unit} are {'left' if told else 'there'}")
+    return torch.tensor(made, dtype=torch.int64), tuple(told)
 
 
 def stand_in(run: Path) -> Path | None:

@@ -54,6 +54,7 @@ class Features(Signature):
         whole: Width of the features of every graph as a whole; the model is then called model(graph, x, e, u), with e
             None where edges have no features. 0: there are none.
         kinds: Number of types of nodes: the last inputs are a node's type, one-hot. 0: all are of one.
+        weighted: Whether the one feature of an edge is its weight, by which its sender counts.
 
     Errors      also a negative width.
     """
@@ -61,6 +62,7 @@ class Features(Signature):
     edges: int = 0
     whole: int = 0
     kinds: int = field(default=0, repr=False)
+    weighted: bool = field(default=False, kw_only=True, repr=False)
 
     kind = "features of nodes"
 
@@ -159,7 +161,7 @@ def accepted(
 
     Symbols     kinds = the kinds of input that the model reads; whole_graph = whether it has one output per graph or
                 (None) either; length = whether it needs the largest number of positions; knows = the features that it
-                reads beside the nodes': "edges", "whole"
+                reads beside the nodes': "edges", "whole"; "weights" of edges
 
     Example
         >>> accepted(nn.Identity(), Features(3, 2), Tokens)
@@ -170,6 +172,8 @@ def accepted(
         misfit = f"reads {' or '.join(kind.kind for kind in kinds)}, and this task has {signature.kind}"
     elif whole_graph not in (None, signature.whole_graph):
         misfit = f"has {OUTPUTS[not signature.whole_graph]}, and this task wants {OUTPUTS[signature.whole_graph]}"
+    elif getattr(signature, "weighted", False) and "weights" not in knows:
+        misfit = "has no place for weights of edges, and this task has some"
     elif unread := [name for name in ("edges", "whole") if getattr(signature, name, 0) and name not in knows]:
         misfit = f"reads no features of {'edges' if 'edges' in unread else 'whole graphs'}, and this task has some"
     elif length and signature.length is None:

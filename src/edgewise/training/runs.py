@@ -23,7 +23,7 @@ from edgewise.models import MODELS
 from edgewise.models.signature import evaluating
 from edgewise.models.size import build
 from edgewise.tasks import TASKS
-from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, ReadsOthers, Recalls
+from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, ReadsOthers, Recalls, TestedElsewhere
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
@@ -311,12 +311,18 @@ def on_data(loaded: LoadedRun, place: Path) -> LoadedRun:
 
     Errors      DataError for data without a label; ConfigError for a task that reads no others
     """
-    if not isinstance(loaded.task, ReadsOthers):
+    if isinstance(loaded.task, ReadsOthers):
+        task: Any = loaded.task.elsewhere(place, labelled=True)
+    elif isinstance(loaded.task, TestedElsewhere):
+        task = loaded.task.tested_on(place)
+    else:
         raise ConfigError(f"{loaded.task.name} is measured on its own parts alone: leave out --data")
-    task: Any = loaded.task.elsewhere(place, labelled=True)
-    given, targets = task.own.given, task.own.fitted.targets
     for line in task.changes or ():
         say(line)
+    measure_by(task, loaded.config.evaluation.metric)
+    if isinstance(loaded.task, TestedElsewhere):
+        return replace(loaded, task=task)
+    given, targets = task.own.given, task.own.fitted.targets
     for target, labels in zip(targets, given.targets, strict=True):
         if strange := target.strangers(labels):
             say(f"{target.name}: labels other than the run's count as unlabelled: {listed(strange)}")
@@ -325,7 +331,6 @@ def on_data(loaded: LoadedRun, place: Path) -> LoadedRun:
         names = ", ".join(target.name for target in targets)
         raise DataError(f"{place}: no {given.unit[:-1]} has a label of the run's in {names}: nothing can be measured")
     task.splits, task.has_test = dict.fromkeys(SPLITS, rows[:0]) | {"test": rows}, True
-    measure_by(task, loaded.config.evaluation.metric)
     return replace(loaded, task=task)
 
 

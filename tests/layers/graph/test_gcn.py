@@ -8,14 +8,16 @@ from edgewise.layers import ACM, GCN, GCNII, FastGCN, MeanReadout, renormalised
 from layers.parity import assert_parity, assert_same, each, leaf, messy_graph
 
 
-@pytest.mark.parametrize(("bias", "outputs"), each([True, False], [3, 8]))
-def test_gcn_is_pygs(outputs, bias):
+@pytest.mark.parametrize(("bias", "outputs", "weighted"), each([True, False], [3, 8], [False, True]))
+def test_gcn_is_pygs(outputs, bias, weighted):
     pyg = pytest.importorskip("torch_geometric.nn")
     graph, x = messy_graph(), leaf(7, 5)
+    weight = torch.linspace(0, 3, graph.num_edges, dtype=torch.float64) if weighted else None
     peer = pyg.GCNConv(5, outputs, bias=bias).double()
     weights = {"linear.weight": peer.lin.weight} | ({"bias": peer.bias} if bias else {})
-    expected = peer(x, graph.edge_index())
-    assert_parity(GCN(5, outputs, bias).double(), weights, (graph, x), expected, [x, *peer.parameters()])
+    expected = peer(x, graph.edge_index(), weight)
+    arguments = (graph, x, None, weight)
+    assert_parity(GCN(5, outputs, bias).double(), weights, arguments, expected, [x, *peer.parameters()])
 
 
 def test_two_sides_are_the_equation():

@@ -17,6 +17,7 @@ from edgewise.models import (
     GraphTransformerSettings,
     energy_by_depth,
 )
+from edgewise.models.graph.graph_layers import WEIGHTED_LAYERS
 from layers.parity import each
 
 GRAPH = Graph.from_edge_index([[0, 1, 1, 2, 3, 0], [1, 0, 2, 1, 0, 3]], num_nodes=5)
@@ -289,3 +290,26 @@ def test_a_scaled_sum_depends_on_a_graphs_size_and_has_the_scale_of_a_mean():
     torch.testing.assert_close(z[-1], torch.stack([states[0][0], states[0][1:].sum(0)]) / 2)  # two nodes a graph
     torch.testing.assert_close(z[0], z[-1])
     torch.testing.assert_close(model.state_dict()["output.size"], torch.tensor(2.0))
+
+
+@pytest.mark.parametrize("layer", WEIGHTED_LAYERS)
+def test_an_edge_of_weight_two_is_two_edges(layer: str):
+    ends = torch.tensor([[0, 1, 2, 2, 3, 1], [1, 0, 0, 1, 2, 1]])
+    settings = GNNSettings(layer, width=6, depth=3, dropout=0.0, connection="residual-jumping", virtual_node=True)
+    plain = GNN(settings, Features(4, 2)).double().eval()
+    model = GNN(settings, Features(4, 2, edges=1, weighted=True)).double().eval()
+    model.load_state_dict(plain.state_dict())
+    often, x = torch.tensor([1, 2, 1, 3, 1, 1]), torch.randn(5, 4, dtype=torch.float64)
+    graph = Graph.from_edge_index(ends, 5)
+    twice = Graph.from_edge_index(ends.repeat_interleave(often, 1), 5)
+    found = model(graph, x, graph.sort_edges(often.double())[:, None])
+    torch.testing.assert_close(found, plain(twice, x), rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(found, plain(graph, x))
+
+
+def test_models_without_a_place_for_weights_say_which_have_one():
+    with pytest.raises(ConfigError, match=r"layer 'gat' has no place for weights of edges.*: gcn, sage-mean, .* have"):
+        GNN(GNNSettings("gat"), Features(4, 2, edges=1, weighted=True))
+    settings = GraphTransformerSettings()
+    with pytest.raises(ConfigError, match="GraphTransformer has no place for weights of edges"):
+        GraphTransformer(settings, Features(4, 2, edges=1, weighted=True))

@@ -1,13 +1,17 @@
 """Generated tastes, and choices of one's own."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
+from edgewise import training
 from edgewise.apps.command.main import main
 from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import own_choices, tastes
+from edgewise.tasks.links.knowledge import OwnFacts
+from edgewise.tasks.links.recommendation import OwnChoices
 
 LINES = ["user_id,movieId,rating,timestamp", *(f"u{n % 5},m{n % 7},{n % 5 + 1},{1000 - n}" for n in range(35))]
 
@@ -90,9 +94,30 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
         own_choices(str(tmp_path / "nothing.csv"))
 
 
-def test_the_recipes_of_choices_and_facts_train(tmp_path: Path) -> None:
+def test_the_recipes_of_choices_and_facts_train_and_are_measured_on_other_files(tmp_path: Path, capsys) -> None:
     (tmp_path / "facts.txt").write_text("".join(f"a{n}\tr{n % 2}\ta{(n + 1) % 9}\n" for n in range(30)))
     places = {"own-choices": ("file", written(tmp_path, *LINES)), "own-facts": ("folder", str(tmp_path))}
     for recipe, (option, place) in places.items():
         words = ["train", recipe, f"--task.{option}", place, "--train.steps", "1", "--run", str(tmp_path / recipe)]
         assert main(words) == 0
+    loaded = {recipe: training.load_run(tmp_path / recipe).task for recipe in places}
+    choices, facts = loaded["own-choices"], loaded["own-facts"]
+    assert isinstance(choices, OwnChoices) and isinstance(facts, OwnFacts)
+    named = {
+        split: [(choices.choices.users[u], choices.choices.items[i]) for u, i in choices.splits[split].tolist()]
+        for split in ("train", "valid", "test")
+    }
+    later = [*named["test"], named["train"][0], ("stranger", "m1")]
+    (tmp_path / "later.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in later))
+    names = facts.facts.entities, facts.facts.relations, facts.facts.entities
+    told = ["\t".join(own[n] for own, n in zip(names, row, strict=True)) for row in facts.splits["test"].tolist()]
+    (tmp_path / "later.tsv").write_text("head\trelation\ttail\n" + "\n".join([*told, "a1\tis\ta2"]) + "\n")
+    lost = {"own-choices": "left out 1 of 7 choices, which trained", "own-facts": "names that the run has not: is"}
+    for recipe, file in (("own-choices", "later.csv"), ("own-facts", "later.tsv")):
+        assert main(["evaluate", str(tmp_path / recipe), "--json"]) == 0
+        own = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert main(["evaluate", str(tmp_path / recipe), "--data", str(tmp_path / file), "--json"]) == 0
+        out, err = capsys.readouterr()
+        found = json.loads(out.splitlines()[-1])
+        assert found["test"] == pytest.approx(own["test"]) and "valid" not in found
+        assert found["quality"]["measures"].keys() == own["quality"]["measures"].keys() and lost[recipe] in err

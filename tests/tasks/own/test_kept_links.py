@@ -71,3 +71,28 @@ def test_a_run_of_nodes_or_without_links_that_are_left_is_refused(run) -> None:
     (run / "split.csv").write_text("node,part\np0,train\n")
     with pytest.raises(DataError, match="the cut of a run's links"):
         link_folder(str(mine), like=str(run))
+
+
+def test_links_of_a_file_are_measured_as_the_test_part_is(run) -> None:
+    loaded, file = training.load_run(run), run.parent / "later.csv"
+    assert isinstance(loaded.task, OwnLinks)
+    named = {part: sorted(pairs(loaded.task, part)) for part in PARTS}
+    rows = [f"{b},{a},yes" for a, b in named["test"]] + [f"{a},{b},no" for a, b in named["test_none"]]
+    rows += [f"{','.join(named['train'][0])},yes", "p0,stranger,yes", "p0,p0,yes", "p1,p0,?"]
+    file.write_text("source,target,label\n" + "\n".join(rows) + "\n")
+    measured = training.on_data(loaded, file)
+    assert isinstance(measured.task, OwnLinks) and pairs(measured.task, "test_none") == {*named["test_none"]}
+    scores = training.evaluate(loaded.model, loaded.task, "test", 1)
+    assert training.evaluate(measured.model, measured.task, "test", 1) == pytest.approx(scores)
+    assert measured.task.changes == (
+        f"{file}: left out 1 of 14 links, with names that the run has not: stranger",
+        f"{file}: left out 1 of 14 links, which trained or chose the weights",
+    )
+    assert training.evaluate(loaded.model, loaded.task, "test", 1) == scores  # the run's own part is as it was
+    file.write_text("source,target\n" + "\n".join(map(",".join, named["test"][:3])) + "\n")
+    drawn = training.on_data(loaded, file).task
+    assert isinstance(drawn, OwnLinks) and len(pairs(drawn, "test_none")) == 3
+    assert not pairs(drawn, "test_none") & {*named["train"], *named["valid"], *named["test"]}
+    file.write_text("source,target\n" + ",".join(named["train"][0]) + "\n")
+    with pytest.raises(DataError, match="nothing can be measured: no links are left"):
+        training.on_data(loaded, file)

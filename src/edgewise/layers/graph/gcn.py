@@ -8,17 +8,20 @@ from torch import Tensor, nn
 from edgewise.configuration import Count, Portion
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.kernels import aggregate, ends
+from edgewise.kernels import aggregate, collect, ends
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, Wide
 from edgewise.layers.plain.sides import (
+    EdgeWeights,
     NodeRows,
     Nodes,
     Sides,
     at_receivers,
     both_sides,
     check_sides,
+    mean_of_senders,
     weights_like,
+    weights_with_loops,
     with_loops,
 )
 
@@ -26,22 +29,28 @@ Channels = Annotated[Tensor, Wide("channels")]
 
 
 def renormalised(
-    graph: Graph, dtype: torch.dtype, paired: bool = False, degrees: Tensor | None = None
+    graph: Graph,
+    dtype: torch.dtype,
+    paired: bool = False,
+    degrees: Tensor | None = None,
+    edge_weight: Tensor | None = None,
 ) -> tuple[Graph, Tensor]:
     """The adjacency with self-loops à = A + I as a graph, and its normalised entries on the edges, [E].
 
     Equation    Â = D̃^-½ à D̃^-½,  d̃_ii = Σ_j ã_ij    (5.2); where receivers are not the senders D^-½ à S^-½ for
                 s̃_jj = Σ_i ã_ij, the receivers that sender j has
     Symbols     paired = whether receivers and senders are two kinds of nodes, without self-loops; degrees [J] = d̃ of
-                the senders in the graph of which this one is a hop
+                the senders in the graph of which this one is a hop; edge_weight [E] = the entries of A, 1 unless given
     Edge cases  a self-loop that is already there is not doubled; parallel edges count as often as they occur
-    Cost        O(E), once per graph and dtype
+    Cost        O(E), once per graph and dtype, with weights each time
 
     Example
         >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
         >>> renormalised(pair, torch.float32)[1].tolist()  # every degree is 2, so 1/√2 · 1/√2 on 4 edges
         [0.5, 0.5, 0.5, 0.5]
     """
+    if edge_weight is not None:
+        return _weighted(graph, edge_weight.to(dtype), paired)
     loops = graph if paired else with_loops(graph, torch.empty(graph.num_senders, 0), None)[0]
     return loops, _entries(loops, dtype, paired) if degrees is None else _normalised(loops, degrees, dtype)
 
@@ -49,6 +58,18 @@ def renormalised(
 @cached
 def _entries(loops: Graph, dtype: torch.dtype, paired: bool) -> Tensor:
     return _normalised(loops, degrees_of_senders(loops, paired), dtype)
+
+
+def _weighted(graph: Graph, weight: Tensor, paired: bool) -> tuple[Graph, Tensor]:
+    senders = weight.new_empty(graph.num_senders, 0)
+    loops, a = (graph, weight) if paired else weights_with_loops(graph, senders, weight)
+    assert a is not None
+    d = d_senders = collect(loops, a.unsqueeze(-1))
+    if paired or not graph.is_square:
+        d_senders = a.new_zeros(loops.num_senders, 1).index_add(0, loops.senders, a.unsqueeze(-1))
+    d_i, d_j = ends(loops, d, d_senders)
+    scale = (d_i.double() * d_j.double()).rsqrt().squeeze(-1).to(a.dtype)
+    return loops, a * torch.where(a == 0, 0, scale)
 
 
 def degrees_of_senders(graph: Graph, paired: bool) -> Tensor:
@@ -88,20 +109,23 @@ def mixed_orders(graph: Graph, x: NodeRows, steps: int) -> Tensor:
     return total / (steps + 1)
 
 
-def adjacency(graph: Graph, x: Sides, weight: Tensor | None) -> tuple[Graph, Tensor, Nodes]:
+def adjacency(
+    graph: Graph, x: Sides, weight: Tensor | None, edge_weight: Tensor | None = None
+) -> tuple[Graph, Tensor, Nodes]:
     """Â as a graph and its entries, or the graph as it is with these weights; and the features of the senders."""
     check_sides(graph, x)
     senders = x[1] if isinstance(x, tuple) else x
     if weight is not None:
         return graph, weights_like(senders, weight), senders
-    return *renormalised(graph, senders.dtype, paired=isinstance(x, tuple)), senders
+    return *renormalised(graph, senders.dtype, isinstance(x, tuple), edge_weight=edge_weight), senders
 
 
 class GCN(Layer):
     """Graph convolution: a linear map of the degree-weighted mean of the neighbours and of the node itself.
 
     Equation    X' = Â X W + b,  Â = D̃^-½ (A + I) D̃^-½    (5.2), (5.4)
-    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`; weight [E] = entries in its place
+    Symbols     linear.weight = Wᵀ; bias = b; Â: `renormalised`; edge_weight [E] = the entries of A, at least 0, 1
+                unless given; weight [E] = entries in place of Â
     Shapes      x [*, N, inputs] -> [*, N, outputs]; x may be SparseFeatures, or a pair (x_receivers, x_senders
                 [*, J, inputs]) -> [*, I, outputs], of which the receivers' is not read
     Edge cases  an isolated node: X W + b; existing self-loops are not doubled. A pair has none; there, and in a sampled
@@ -127,8 +151,8 @@ class GCN(Layer):
         self.narrows = outputs <= inputs
         nn.init.xavier_uniform_(self.linear.weight)  # Glorot & Bengio, 2010, as in the paper
 
-    def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None) -> Tensor:
-        A, entries, x = adjacency(graph, x, weight)
+    def forward(self, graph: Graph, x: Sides, weight: Tensor | None = None, edge_weight: EdgeWeights = None) -> Tensor:
+        A, entries, x = adjacency(graph, x, weight, edge_weight)
         if self.narrows or isinstance(x, SparseFeatures):
             y = aggregate(A, self.linear(x), entries)  # Â (X W)
         else:
@@ -167,7 +191,8 @@ class GCNII(Layer):
     """Graph convolution with an initial residual and an identity map: it stays trainable over many layers.
 
     Equation    X' = ((1 - α) Â X + α X⁰) ((1 - β) I + β W)    (5)
-    Symbols     linear.weight = Wᵀ; alpha = α; beta = β, λ / l or log(λ / l + 1) in layer l; Â: `renormalised`
+    Symbols     linear.weight = Wᵀ; alpha = α; beta = β, λ / l or log(λ / l + 1) in layer l; Â: `renormalised`;
+                edge_weight [E] = the entries of A, at least 0, 1 unless given
     Shapes      x [*, N, channels], x_0 [*, N, channels] -> [*, N, channels]
     Edge cases  in a sampled graph X⁰ may have a row for each sender or for each receiver
     Cost        time O(N channels² + E channels)
@@ -187,8 +212,8 @@ class GCNII(Layer):
         self.linear = Linear(channels, channels, bias=False)
         nn.init.xavier_uniform_(self.linear.weight)
 
-    def forward(self, graph: Graph, x: Channels, x_0: Channels) -> Tensor:
-        A, entries = renormalised(graph, x.dtype)
+    def forward(self, graph: Graph, x: Channels, x_0: Channels, edge_weight: EdgeWeights = None) -> Tensor:
+        A, entries = renormalised(graph, x.dtype, edge_weight=edge_weight)
         x_0 = x_0 if x_0.shape[-2] == graph.num_receivers else at_receivers(graph, x_0)
         y = (1 - self.alpha) * aggregate(A, x, entries) + self.alpha * x_0
         return (1 - self.beta) * y + self.beta * self.linear(y)
@@ -205,7 +230,8 @@ class ACM(Layer):
     Equation    H_L = ReLU(P X W_L),  H_H = ReLU((I - P) X W_H),  H_I = ReLU(X W_I),  P = D̃^-1 (A + I)
                 (α_L, α_H, α_I) = softmax_rows([σ(H_L w_L) ‖ σ(H_H w_H) ‖ σ(H_I w_I)] W_mix / 3)
                 X' = 3 (α_L H_L + α_H H_H + α_I H_I),  α by node
-    Symbols     channels = [W_L ‖ W_H ‖ W_I]; scores = w_L, w_H, w_I; mix = W_mix [3, 3]
+    Symbols     channels = [W_L ‖ W_H ‖ W_I]; scores = w_L, w_H, w_I; mix = W_mix [3, 3]; edge_weight [E] = the entries
+                of A, at least 0, 1 unless given
     Shapes      x [*, N, inputs], SparseFeatures, or a pair (x_receivers, x_senders) -> [*, N, outputs]
     Edge cases  an isolated node is its own neighbourhood: H_H = 0. A pair has no self-loops
     Cost        time O(N inputs outputs + E outputs), three times that of `GCN`
@@ -229,11 +255,12 @@ class ACM(Layer):
         nn.init.uniform_(self.scores, -1, 1)
         nn.init.uniform_(self.mix, -(3**-0.5), 3**-0.5)
 
-    def forward(self, graph: Graph, x: Sides) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, edge_weight: EdgeWeights = None) -> Tensor:
         at_i, at_j = both_sides(graph, x, self.channels)
         _, difference, own = at_i.chunk(3, -1)
         filtered = at_j[..., : 2 * own.shape[-1]]  # what passes along edges: the first two
-        low, high = aggregate(with_loops(graph, x, None)[0], filtered, reduce="mean").chunk(2, -1)
+        loops, weight = weights_with_loops(graph, x, edge_weight)
+        low, high = mean_of_senders(loops, filtered, weight).chunk(2, -1)
         h = torch.stack([low, difference - high, own], -2).relu()  # [*, N, 3, outputs]
         weights = ((h * self.scores).sum(-1).sigmoid() @ self.mix / 3).softmax(-1)
         return 3 * (weights.unsqueeze(-1) * h).sum(-2)

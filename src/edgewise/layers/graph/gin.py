@@ -14,7 +14,7 @@ from edgewise.kernels.messages import has_hooks
 from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features
 from edgewise.layers.plain.mlp import MLP
-from edgewise.layers.plain.sides import Edges, Nodes, Sides, both_sides, dense
+from edgewise.layers.plain.sides import Edges, EdgeWeights, Nodes, Sides, both_sides, dense, weights_like
 
 
 def dense_sides(graph: Graph, x: Sides, mlp: MLP) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ class GIN(Layer):
     """Graph isomorphism layer: as powerful as the 1-WL test, because sum and MLP are injective on multisets.
 
     Equation    x_i' = MLP( (1 + ε) x_i + Σ_{j ∈ N(i)} x_j )    (4.1)
-    Symbols     mlp = MLP; epsilon = ε, trained
+    Symbols     mlp = MLP; epsilon = ε, trained; edge_weight [E] = w_ij: Σ_j w_ij x_j
     Shapes      x [*, N, mlp inputs] -> [*, N, mlp outputs]; x may be SparseFeatures, or a pair (x_receivers
                 [*, I, mlp inputs], x_senders [*, J, mlp inputs])
     Edge cases  an isolated node: MLP((1 + ε) x_i); a self-loop counts x_i once more
@@ -61,8 +61,11 @@ class GIN(Layer):
         self.mlp = mlp
         self.epsilon = nn.Parameter(torch.tensor(float(epsilon)))
 
-    def forward(self, graph: Graph, x: Sides) -> Tensor:
-        return of_sum(self.mlp, graph, x, lambda x_i, x_j: (1 + self.epsilon) * x_i + aggregate(graph, x_j))
+    def forward(self, graph: Graph, x: Sides, edge_weight: EdgeWeights = None) -> Tensor:
+        def combine(x_i: Tensor, x_j: Tensor) -> Tensor:
+            return (1 + self.epsilon) * x_i + aggregate(graph, x_j, weights_like(x_j, edge_weight))
+
+        return of_sum(self.mlp, graph, x, combine)
 
     @staticmethod
     def example() -> Example:

@@ -8,13 +8,23 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence
 
 from edgewise.configuration import Count
+from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels import aggregate
 from edgewise.layers.plain.layer import Example, Layer, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, check_features, unit
-from edgewise.layers.plain.sides import Sides, at_receivers, both_sides, check_sides, dense, with_loops
+from edgewise.layers.plain.sides import (
+    EdgeWeights,
+    Sides,
+    at_receivers,
+    both_sides,
+    check_sides,
+    dense,
+    mean_of_senders,
+    weights_with_loops,
+)
 
 
 class SAGEMean(Layer):
@@ -23,7 +33,8 @@ class SAGEMean(Layer):
     Equation    x_N(i) = 1/|N(i)| Σ_{j ∈ N(i)} x_j          (5.9)
                 x_i'   = W [x_i ‖ x_N(i)] + b               (Alg. 4, line 4, before its ReLU)
                 with normalize, x_i' / ‖x_i'‖₂
-    Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once
+    Symbols     W.weight = [W_own ; W_neighbors]: the halves of W, stacked, so that x is read once; edge_weight [E] =
+                w_ij, at least 0: x_N(i) = Σ_j w_ij x_j / Σ_j w_ij
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, or a pair (x_receivers [*, I, inputs],
                 x_senders). A sampled graph has fewer receivers than senders: they are the first (`sample_neighbors`)
     Edge cases  an isolated node has x_N(i) = 0; the neighbours' mean includes i only where the graph has the self-loop
@@ -47,16 +58,16 @@ class SAGEMean(Layer):
         self.bias = nn.Parameter(torch.zeros(outputs))
         self.normalize = normalize
 
-    def forward(self, graph: Graph, x: Sides) -> Tensor:
+    def forward(self, graph: Graph, x: Sides, edge_weight: EdgeWeights = None) -> Tensor:
         if self._mean_first(graph, x):
             x_i, x_j = both_sides(graph, x, dense)
             W_own, W_neighbors = self.W.weight.chunk(2)
-            x_N = aggregate(graph, x_j, reduce="mean")
+            x_N = mean_of_senders(graph, x_j, edge_weight)
             y = functional.linear(x_i, W_own, self.bias) + functional.linear(x_N, W_neighbors)
         else:
             Wx_i, Wx_j = both_sides(graph, x, self.W)
             own, neighbors = Wx_i.chunk(2, -1)[0], Wx_j.chunk(2, -1)[1]
-            y = own + aggregate(graph, neighbors, reduce="mean") + self.bias
+            y = own + mean_of_senders(graph, neighbors, edge_weight) + self.bias
         return unit(y) if self.normalize else y
 
     def _mean_first(self, graph: Graph, x: Sides) -> bool:
@@ -79,7 +90,9 @@ class SAGEUnion(Layer):
     """GraphSAGE with a node among its neighbours: one linear map of what is combined from all of them.
 
     Equation    x_i' = W ⊕_{j ∈ N(i) ∪ {i}} x_j + b         (5.8), before its ReLU; ⊕ is the mean, (5.9), or the maximum
-    Symbols     linear.weight = W; bias = b; reduce = ⊕, "mean" or "max", channel by channel
+    Symbols     linear.weight = W; bias = b; reduce = ⊕, "mean" or "max", channel by channel; edge_weight [E] = w_ij, at
+                least 0, of a self-loop 1: a mean by weights
+    Errors      ShapeError for weights of a maximum
     Shapes      x [*, J, inputs] -> [*, I, outputs]; x may be SparseFeatures, which become dense for the maximum, or a
                 pair (x_receivers, x_senders [*, J, inputs]), of which the receivers' is not read
     Edge cases  an isolated node: W x_i + b; existing self-loops are not doubled, and a pair has none
@@ -103,12 +116,16 @@ class SAGEUnion(Layer):
         self.reduce = reduce
         self.narrows = outputs <= inputs
 
-    def forward(self, graph: Graph, x: Sides) -> Tensor:
-        graph, _ = with_loops(graph, x, None)
+    def forward(self, graph: Graph, x: Sides, edge_weight: EdgeWeights = None) -> Tensor:
+        graph, weight = weights_with_loops(graph, x, edge_weight)
         x = x[1] if isinstance(x, tuple) else x
-        if self.reduce == "mean" and (self.narrows or isinstance(x, SparseFeatures)):
-            return aggregate(graph, self.linear(x), reduce="mean") + self.bias
-        return self.linear(aggregate(graph, dense(x), reduce=self.reduce)) + self.bias
+        if self.reduce == "max":
+            if weight is not None:
+                raise ShapeError("a maximum has no weights of edges: choose reduce='mean'")
+            return self.linear(aggregate(graph, dense(x), reduce="max")) + self.bias
+        if self.narrows or isinstance(x, SparseFeatures):
+            return mean_of_senders(graph, self.linear(x), weight) + self.bias
+        return self.linear(mean_of_senders(graph, dense(x), weight)) + self.bias
 
     @staticmethod
     def example() -> Example:

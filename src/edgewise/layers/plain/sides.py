@@ -12,7 +12,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
-from edgewise.kernels import collect
+from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
 from edgewise.layers.plain.linear import SparseFeatures, check_dense, check_one_kind, check_real
 from edgewise.layers.plain.running import uncompiled
@@ -118,6 +118,41 @@ def weights_like(x: Tensor | SparseFeatures, weight: Any) -> Any:
     return weight.to(x.dtype) if isinstance(weight, Tensor) and weight.is_floating_point() else weight
 
 
+@dataclass(frozen=True)
+class Weights:
+    """In an annotation: a number for each edge of the graph, by which its sender counts, or None."""
+
+    def __call__(self, layer: Any, graph: Graph, name: str, weight: Any) -> None:
+        if weight is None:
+            return
+        if not isinstance(weight, Tensor) or weight.shape != (graph.num_edges,):
+            raise ShapeError(f"{name} is {shown(weight)}, but must be [{graph.num_edges}], a number for each edge")
+        check_real(weight)
+        same_device(name, weight, graph.device)
+
+
+EdgeWeights = Annotated[Tensor | None, Weights()]
+
+
+def mean_of_senders(graph: Graph, x: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The mean of every receiver's senders, or their mean by weights w of the edges.
+
+    Equation    y_i = Σ_j w_ij x_j / Σ_j w_ij
+    Shapes      x [*, J, C], weight [E] -> [*, I, C]
+    Edge cases  weights that add up to 0 give 0
+
+    Example
+        >>> star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+        >>> mean_of_senders(star, torch.tensor([[0.0], [4.0], [8.0]]), torch.tensor([3.0, 1.0])).tolist()
+        [[5.0], [0.0], [0.0]]
+    """
+    if weight is None:
+        return aggregate(graph, x, reduce="mean")
+    weight = weights_like(x, weight)
+    total = collect(graph, weight.unsqueeze(-1))
+    return aggregate(graph, x, weight) / torch.where(total == 0, 1, total)
+
+
 def in_one_batch(*parts: Tensor) -> list[Tensor]:
     """Features of as many rows with the same leading batch, where some have less of it: [*, N, C_k] of each."""
     if all(part.shape[:-1] == parts[0].shape[:-1] for part in parts):
@@ -201,9 +236,10 @@ def _loops(graph: Graph) -> tuple[Graph, Tensor | None, Tensor]:
     return looped.rows(first, last), missing if len(missing) else None, order
 
 
-def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor | None]:
+def with_loops(graph: Graph, x: Sides, e: Tensor | None, fill: float | None = None) -> tuple[Graph, Tensor | None]:
     """The graph in which every receiver attends to itself too, with the features of its edges.
 
+    Symbols     fill = the features of a self-loop that was missing, in place of the mean
     Edge cases  for a pair of sides the graph as it is: there is no node on both. A self-loop that was missing has the
                 mean of the features of the edges that reach its node, as in PyTorch Geometric; 0 without any
 
@@ -223,4 +259,11 @@ def with_loops(graph: Graph, x: Sides, e: Tensor | None) -> tuple[Graph, Tensor 
     looped, missing, order = _loops(graph)
     if e is None or missing is None:
         return looped, e
-    return looped, torch.cat([e, collect(graph, e, "mean").index_select(-2, missing)], -2).index_select(-2, order)
+    own = collect(graph, e, "mean").index_select(-2, missing) if fill is None else e.new_full((len(missing), 1), fill)
+    return looped, torch.cat([e, own], -2).index_select(-2, order)
+
+
+def weights_with_loops(graph: Graph, x: Sides, weight: Tensor | None) -> tuple[Graph, Tensor | None]:
+    """The graph in which every receiver attends to itself too, with weights [E] of its edges: of a new one 1."""
+    looped, weights = with_loops(graph, x, None if weight is None else weight.unsqueeze(-1), fill=1.0)
+    return looped, None if weights is None else weights.squeeze(-1)

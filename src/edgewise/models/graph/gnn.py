@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, cast
 
 import torch
@@ -16,7 +17,7 @@ from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, LayerSample, Neighborhood, Sample
 from edgewise.graphs.layout import scratch
 from edgewise.layers.plain.linear import Embedding, unit
-from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, Site
+from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, WEIGHTED_LAYERS, Site
 from edgewise.models.parts import Activation, features_of_edges
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout, evaluating
 
@@ -150,9 +151,11 @@ class GNN(nn.Module):
     def __init__(self, settings: GNNSettings, signature: Signature) -> None:
         super().__init__()
         self.settings = settings
-        self.signature = accepted(self, signature, Features, Tokens, knows=("edges",))
+        self.signature = accepted(self, signature, Features, Tokens, knows=("edges", "weights"))
         width, edges = settings.width, signature.edges if isinstance(signature, Features) else 0
+        self.weighted = isinstance(signature, Features) and signature.weighted
         _check(settings, signature, edges)
+        edges = 0 if self.weighted else edges
         self.embed = Embedding(signature.inputs, width) if isinstance(signature, Tokens) else None
         grows = settings.connection == "concatenate"  # by one width per hidden layer
         inputs = signature.inputs if self.embed is None else width
@@ -190,6 +193,9 @@ class GNN(nn.Module):
         x = x if self.embed is None else self.embed(x)
         if Choice.of(self.settings.layer).name not in RELATIONAL:
             e = features_of_edges(e, getattr(self.signature, "edges", 0), x)
+        weight: dict[str, Tensor] = {}
+        if self.weighted and e is not None:
+            weight, e = {"edge_weight": e[..., 0]}, None
         types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
         first: Tensor | None = None
@@ -197,7 +203,7 @@ class GNN(nn.Module):
         for index, (hop, of_edges) in enumerate(self._hops(graph, e, types)):
             if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
                 x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
-            x, streamed = self._layer(index, hop, x, streamed or of_edges, first)
+            x, streamed = self._layer(index, hop, x, streamed or of_edges, first, weight)
             first = x if index == 0 else first
             states += [x] if self.jump is not None else []
         return cast(Tensor, x)
@@ -209,15 +215,16 @@ class GNN(nn.Module):
         x: Tensor | layers.SparseFeatures,
         of_edges: tuple[Tensor, ...] = (),
         first: Tensor | None = None,
+        weight: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What comes of one layer, of nodes and of a stream of edges; behind the hidden ones lies the output. Some
-        layers read the result of the first one, too."""
+        layers read the result of the first one, or weights of edges, too."""
         read = layers.dropout(x, self.settings.dropout, self.training)
         if index == len(self.hidden):
-            return self.output(hop, read, *of_edges), ()
+            return self.output(hop, read, *of_edges, **({} if self.signature.whole_graph else weight)), ()
         layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
         initial = (cast(Tensor, first).narrow(-2, 0, read.shape[-2]),) if isinstance(layer, layers.GCNII) else ()
-        y = layer(hop if of_edges else self._thinned(hop), read, *of_edges, *initial)
+        y = layer(hop if of_edges else self._thinned(hop), read, *of_edges, *initial, **weight)
         y, *streamed = y if isinstance(y, tuple) else (y,)
         y = self.activation(norm(hop, y) if isinstance(norm, layers.PairNorm) else norm(y))
         if self.settings.norm == "unit":
@@ -319,10 +326,16 @@ def _streams(settings: GNNSettings) -> bool:
 
 def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     layer = Choice.of(settings.layer).name
-    if edges and layer not in EDGE_LAYERS:
+    weighted = isinstance(signature, Features) and signature.weighted
+    if weighted and layer not in WEIGHTED_LAYERS:
+        have = ", ".join(WEIGHTED_LAYERS)
+        what = f"the layer {layer!r} has no place for weights of edges, and this task has some: {have} have"
+        raise ConfigError(f"{what}; without --task.weight the column is a feature, which {', '.join(EDGE_LAYERS)} read")
+    if edges and not weighted and layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
         what = f"the layer {layer!r} reads no edge features, and this task has some: {readers} do"
-        raise ConfigError(f"{what}; of one's own tables --task.ignore leaves them out")
+        right = "--task.weight NAME makes one a weight, and --task.ignore leaves them out"
+        raise ConfigError(f"{what}; of one's own tables {right}")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")
     if layer == "hgt" and settings.edge_dropout:

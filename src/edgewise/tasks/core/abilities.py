@@ -102,6 +102,17 @@ class PredictsAll(ReadsOthers, Protocol):
 
 
 @runtime_checkable
+class TestedElsewhere(Protocol):
+    """Has examples that are pairs or triples of what its data name, and scores others that files list."""
+
+    changes: tuple[str, ...] | None
+    """What of those files is left out, in sentences."""
+
+    def tested_on(self, place: Path) -> Task:
+        """This task with another test part, which lies at a place; a DataError where nothing can be measured."""
+
+
+@runtime_checkable
 class ReadsTables(Protocol):
     """Reads each row of a table as an input."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -276,7 +277,9 @@ class KnowledgeGraph(Predicts):
     @cached
     def _answers(self, _: None) -> Graph:
         """For each entity and relation, h · 2R + r, the entities that complete a fact of any split."""
-        queries, target = self._queries(torch.cat([self.splits[split] for split in SPLITS]))
+        told = [*self.splits.values()]
+        told += [] if self.splits["test"] is self.facts.splits["test"] else [self.facts.splits["test"]]
+        queries, target = self._queries(torch.cat(told))
         of = queries[:, 0] * self.kinds + queries[:, 1]
         return Graph.from_edge_index(torch.stack([target, of]), self.count, self.count * self.kinds)
 
@@ -347,6 +350,7 @@ class KnowledgeGraph(Predicts):
 Fact = tuple[str, str, str]
 
 MAX_BYTES = 1 << 28  # of a file of facts
+SINGLE = "facts.txt", "facts.tsv"
 HEAD, NAMES = ("head", "relation", "tail"), ("entities", "relations", "entities")  # a fact, and which names it has
 HEADINGS = {
     ("head", "relation", "tail"),
@@ -451,6 +455,18 @@ class OwnFacts(KnowledgeGraph):
         names = {"entities": self.facts.entities, "relations": self.facts.relations}
         record.write_pairs(run, self.sources, self.unit, self.splits, dict(zip(HEAD, NAMES, strict=True)), names)
 
+    def tested_on(self, place: Path) -> Self:
+        """The facts of a file, or of a folder's `facts.txt` or `test.txt`; the run's own are known, too."""
+        files = [place / name for name in (*SINGLE, "test.txt") if place.is_dir() and holds(place, name)] or [place]
+        facts = _facts(files[0])
+        of = self._number, self._relation, self._number
+        known = torch.cat([self.splits[split] for split in SPLITS[:2]])
+        rows, told = record.to_measure(files[0], self.unit, facts[_is_headed(facts) :], of, known)
+        made = copy(self)
+        vars(made).pop("_values", None)
+        made.splits, made.changes = {**self.splits, "test": rows}, told
+        return made
+
 
 def knowledge_folder(
     folder: str = "facts",
@@ -484,14 +500,14 @@ def knowledge_folder(
                 is missing or longer than 256 MB: `DataError`
     """
     place = Path(folder).expanduser()
-    single, parts = ("facts.txt", "facts.tsv"), [f"{split}.txt" for split in SPLITS]
+    parts = [f"{split}.txt" for split in SPLITS]
     if like:
-        files = [place / name for name in (*single, *parts)]
+        files = [place / name for name in (*SINGLE, *parts)]
         (heads, kinds, _), recorded, changes = record.read_pairs(Path(like).expanduser(), files, "facts", NAMES)
         kept = Facts(tuple(heads), tuple(kinds), recorded)
         return _own(place, kept, width, decoder, [file for file in files if file.is_file()], changes=changes)
     check_folder(place)
-    whole = [name for name in single if holds(place, name)]
+    whole = [name for name in SINGLE if holds(place, name)]
     lacking = [name for name in parts if not holds(place, name)]
     if len(whole) > 1 or (whole and len(lacking) < 3):
         raise DataError(f"{place} has {', '.join([*whole, *parts])}, or some of them: leave one file, or three")

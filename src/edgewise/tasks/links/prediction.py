@@ -18,7 +18,7 @@ from edgewise.graphs.make.links import LinkCut, cut_links, sample_non_links
 from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts
-from edgewise.tasks.core.batch import Batch, batch_of, moved
+from edgewise.tasks.core.batch import Batch, batch_of
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Parts, Pattern, given
@@ -72,7 +72,8 @@ class LinkPrediction(Predicts):
     Equation    L = 1/2 (mean of -log σ(z_iᵀ z_j) over links + mean of -log σ(-z_iᵀ z_j) over as many pairs without)
                 variational: z = μ + σ ⊙ ε, ε ~ N(0, 1) while training, z = μ else; L + 1/N² Σ_i KL[q(z_i) ‖ N(0, 1)]
     Symbols     the model's output = z [N, C], or [μ ‖ log σ] [N, 2C]; fanouts = neighbours to draw in each hop around
-                the pairs of a step; empty: it reads the whole graph. An evaluation always does
+                the pairs of a step; empty: it reads the whole graph. An evaluation always does; e [E, 1] = weights of
+                the training graph's edges, or None
     Scores      auc, the chance that a link has a higher score than a pair without; ap, average precision;
                 mrr, mean of 1 / rank of each link among all pairs without; hits@20, the share of links that rank 20th
                 or better there; pairs without a link that score the same rank first
@@ -93,18 +94,23 @@ class LinkPrediction(Predicts):
         width: int,
         variational: bool,
         fanouts: tuple[int, ...] = (),
+        e: Tensor | None = None,
     ) -> None:
         if width < 1:
             raise ConfigError(f"task.width must be at least 1, not {width}")
         self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts_of(fanouts)
         self.epoch_size, self.has_test = cut.train.shape[1], cut.test.shape[1] > 0
-        self.signature = Features(inputs=x.shape[-1], outputs=width * (1 + variational), classes=False)
+        self.e, edges = e, 0 if e is None else e.shape[-1]
+        outputs = width * (1 + variational)
+        self.signature = Features(x.shape[-1], outputs, edges=edges, classes=False, weighted=e is not None)
         self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}
         self.contents = f"{cut.graph.num_receivers:,} nodes and their links"
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The training links in both directions, or a pattern over the nodes in their order."""
         own = self.cut.graph
+        if self.e is not None and not given(pattern):
+            raise ConfigError(f"the weights of {self.name} belong to its own graph: the recipe's graph must be 'given'")
         return own if given(pattern) else self.laid(pattern, complete, own.num_receivers)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
@@ -145,7 +151,8 @@ class LinkPrediction(Predicts):
         return self._batch(links, none, pattern)
 
     def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> PairBatch:
-        return PairBatch(self.graph(pattern), self.x, target_of(links, none), pairs=torch.cat([links, none], 1))
+        pairs = torch.cat([links, none], 1)
+        return PairBatch(self.graph(pattern), self.x, target_of(links, none), e=self.e, pairs=pairs)
 
     def _sampled(self, links: Tensor, none: Tensor, pattern: Pattern, generator: torch.Generator) -> PairBatch:
         """The ends of the pairs with some of their neighbours: the model gives a row for each end."""
@@ -211,8 +218,7 @@ class LinkPrediction(Predicts):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """How likely two nodes are linked, as in "12,80"; of one node, as in "12", its ten likeliest new links."""
         nodes = self._parse(request)
-        graph = moved(self.graph(pattern), torch.device(device))
-        z = self.embeddings(model.eval()(graph, self.x.to(device))).double().cpu()
+        z = self.embeddings(model.eval()(*self._whole("valid", pattern).to(device).inputs)).double().cpu()
         if len(nodes) == 2:
             chance = inner_product(z, torch.tensor(nodes)[:, None]).sigmoid().item()
             linked = self._linked(nodes[0], nodes[1])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data import record
-from edgewise.data.columns import dates_of
+from edgewise.data.columns import Array, dates_of
 from edgewise.data.splits import SPLITS, How, Split, divided
-from edgewise.data.table import Called, numbers_of, object_in, read_table
+from edgewise.data.table import Called, Table, numbers_of, object_in, read_table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
@@ -396,6 +397,16 @@ class OwnChoices(Recommendation):
     kept = record.FILES
     private = kept
     sources: Sequence[Path] = ()
+    read: tuple[str, float] = "", 0.0
+    """Which columns of a table are read, and the lowest rating of a choice."""
+
+    def tested_on(self, place: Path) -> Self:
+        """The choices of another table, by users and of items that the run knows."""
+        made, items = copy(self), {name: number for number, name in enumerate(self.choices.items)}
+        known, rows = torch.cat([self.splits[split] for split in SPLITS[:2]]), [*read_choices(place, *self.read)[3]]
+        chosen, made.changes = record.to_measure(place, self.unit, rows, (self._numbers, items), known)
+        made.splits = {**self.splits, "test": chosen}
+        return made
 
     def keep(self, run: Path) -> None:
         names, columns = {"users": self.choices.users, "items": self.choices.items}, {"user": "users", "item": "items"}
@@ -466,7 +477,41 @@ def own_choices(
         )
         own = OwnChoices(path.stem, Choices(tuple(whose), tuple(chosen), kept), width, k, negatives)
         own.sources, own.summary, own.changes = [path] * path.is_file(), (own.describe(),), tuple(changes)
+        own.read = columns, least
         return own
+    table, found, time, once = read_choices(path, columns, least)
+    numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
+    for pair in once:
+        for known, name in zip(numbers, pair, strict=True):
+            known.setdefault(name, len(known))
+    pairs = torch.tensor([(numbers[0][user], numbers[1][item]) for user, item in once])
+    when = torch.from_numpy(time[list(once.values())])
+    if cut == "time" and "time" not in found:
+        raise DataError(f"{path}: --task.cut time needs a column of times, and none was found: name it in columns")
+    if folds or cut == "time":
+        how = How("time" if cut == "time" else "stratified", fold, folds)
+        times, users_of = (when, None) if cut == "time" else (None, pairs[:, 0])
+        splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
+    else:
+        splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
+    task = OwnChoices(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
+    task.sources, task.changes, task.read = [path], (), (columns, least)
+    left = len(table) - len(once)
+    low = f", or rated below {least:g}" if "rating" in found else ""
+    said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
+    others = [name for name in table.header if name and name not in found.values()]
+    unread = (f"not read: the columns {', '.join(others)}",) if others else ()
+    task.summary = (task.describe(), *said, *unread, *table.notes)
+    return task
+
+
+def read_choices(
+    path: Path, columns: str, least: float
+) -> tuple[Table, dict[str, str], Array, dict[tuple[str, str], int]]:
+    """A table of choices: its columns by their meaning, the time of each line, and the line of each choice.
+
+    Errors      as those of `own_choices`
+    """
     table = read_table(path)
     found = _columns(path, table.header, columns)
     users, items = (table.names(found[what]) for what in ("user", "item"))
@@ -486,38 +531,18 @@ def own_choices(
             f"{path}: task.least={least:g} needs a column of ratings, and none was found: name it in columns"
         )
     order = [row for row in np.argsort(time, kind="stable").tolist() if rated[row]]
-    numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
-    once = {
-        (numbers[0].setdefault(users[row], len(numbers[0])), numbers[1].setdefault(items[row], len(numbers[1]))): row
-        for row in reversed(order)
-    }
+    once = {(users[row], items[row]): row for row in reversed(order)}
     if not once:
         raise DataError(
             f"{path}: no line has a rating of at least {least:g}" if len(users) else f"{path}: it has no lines"
         )
-    for what, known, cells in zip(("user", "item"), numbers, (users, items), strict=True):
-        for name in known:
+    for what, cells in (("user", users), ("item", items)):
+        known = {*cells}
+        for name in dict.fromkeys(cells):
             if name.endswith(".0") and (plain := name.removesuffix(".0")).isdecimal() and plain in known:
                 both = f"{found[what]} is {name[:40]!r}, and {plain[:40]!r} elsewhere"
                 raise DataError(f"{table.at(cells.index(name))}: {both}: write the same {what} in the same way")
-    pairs, when = torch.tensor(list(once)), torch.from_numpy(time[list(once.values())])
-    if cut == "time" and "time" not in found:
-        raise DataError(f"{path}: --task.cut time needs a column of times, and none was found: name it in columns")
-    if folds or cut == "time":
-        how = How("time" if cut == "time" else "stratified", fold, folds)
-        times, users_of = (when, None) if cut == "time" else (None, pairs[:, 0])
-        splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
-    else:
-        splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
-    task = OwnChoices(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
-    task.sources, task.changes = [path], ()
-    left = len(users) - len(once)
-    low = f", or rated below {least:g}" if "rating" in found else ""
-    said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
-    others = [name for name in table.header if name and name not in found.values()]
-    unread = (f"not read: the columns {', '.join(others)}",) if others else ()
-    task.summary = (task.describe(), *said, *unread, *table.notes)
-    return task
+    return table, found, time, once
 
 
 def _cut(pairs: Tensor, time: Tensor, draw: torch.Generator) -> dict[Split, Tensor]:

@@ -24,8 +24,10 @@ from edgewise.data.columns import (
     check_folders,
     features,
     fit,
+    fit_weights,
     in_lines,
     read_columns,
+    weights_in,
     width,
 )
 from edgewise.data.examples import (
@@ -169,8 +171,9 @@ class OwnExamples(SeveralTargets, GraphClassification):
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
         edges, whole = (0 if known is None else known.shape[-1] for known in (graphs.e, graphs.u))
         width, classes = self.several.width, bool(self.classes)
+        weighted = bool(fitted.weight)
         self.signature = Features(
-            graphs.x.shape[-1], width, whole_graph=True, edges=edges, whole=whole, classes=classes
+            graphs.x.shape[-1], width, None, True, edges, whole, classes=classes, weighted=weighted
         )
         self.changes, self.few = own.changes, own.few
         self.summary = (self.describe(), *map(str, fitted.targets), *own.given.notes)
@@ -305,6 +308,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
     undirected: bool = True  # whether every node also attends to those that attend to it
     scale: bool = True  # whether numbers have mean 0 and deviation 1 among what trains
     parallel: Parallel = "keep"  # what becomes of features of parallel edges
+    weight: str = ""  # the column of edges with their weights
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Inputs]:
         asked = fitted.asked(self.asked) if fitted else self.asked
@@ -329,8 +333,10 @@ class GraphFiles(Files[Inputs, OwnExamples]):
             problems += strangers(place, asked.ignore, present | more, *(asked.known or ()))
         if problems:
             raise DataError(*problems)
+        if weight := fitted.weight if fitted else self.weight:
+            weights_in(e, weight, place)
         notes = [*rows.notes, *of_nodes.notes, *unread(place, rows.files), *(n for one in tables for n in one.notes)]
-        notes += in_lines(e, "of edges: ")
+        notes += [*in_lines(e, "of edges: "), *([f"edges count by {weight}"] if weight else [])]
         if not of_nodes.columns:
             notes.append("nodes have no features: each has the number 1")
         counts = {"nodes": int(of_nodes.sizes.sum()), "edges": int(edges.shape[1])}
@@ -358,9 +364,14 @@ class GraphFiles(Files[Inputs, OwnExamples]):
     def fit(self, inputs: Inputs, fitted: Fitted, splits: Splits) -> Fitted:
         train, owner = splits["train"].numpy(), np.append(inputs.nodes.owner, -1)
         columns = fit(inputs.nodes.columns, np.flatnonzero(np.isin(owner[:-1], train)), self.scale)
-        edges = fit(inputs.e, np.flatnonzero(np.isin(owner[inputs.edges[0]], train)), self.scale)
+        rows, names = np.flatnonzero(np.isin(owner[inputs.edges[0]], train)), inputs.found
+        if self.weight:
+            names = names | {"weight": self.weight}
+            edges: tuple[Encoding, ...] = fit_weights(inputs.e[0], rows, self.scale)
+        else:
+            edges = fit(inputs.e, rows, self.scale)
         widths = width(columns) or 1, width(edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=inputs.found, parallel=self.parallel)
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=names, parallel=self.parallel)
 
     def to_plain(self, own: Settled) -> dict[str, Any]:
         made = own.fitted.to_plain()
@@ -411,6 +422,7 @@ def graph_folder(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    weight: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
@@ -452,12 +464,14 @@ def graph_folder(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers that
+            have a place for that. `scale` divides them by their mean. Empty: all columns are features.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     ignored = frozenset(names_in(ignore))
     asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
-    return GraphFiles(asked, graph, undirected, scale == "standard", parallel).settle(
+    return GraphFiles(asked, graph, undirected, scale == "standard", parallel, weight).settle(
         folder, like, target, How(cut, fold, folds, group, time)
     )
 

@@ -13,13 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.columns import Array, Column, Encoding, features, fit, width
+from edgewise.data.columns import (
+    Array,
+    Column,
+    Encoding,
+    features,
+    fit,
+    fit_weights,
+    read_columns,
+    weights_in,
+    width,
+)
 from edgewise.data.examples import (
     Asked,
+    Edges,
     OneGraph,
     apart,
     graph_of,
     in_words,
+    left_out,
     times_of_edges,
     times_of_links,
     times_of_nodes,
@@ -28,12 +40,12 @@ from edgewise.data.graph import read_graph, read_npz
 from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
-from edgewise.data.table import object_in
-from edgewise.errors import DataError
+from edgewise.data.table import Called, find_tables, object_in
+from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.derived import cached
-from edgewise.graphs.make.links import hold_out, links_of
+from edgewise.graphs.make.links import hold_out, links_of, sample_non_links
 from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject
@@ -184,6 +196,7 @@ class OwnNodes(SampledNodes):
         """The same task, which knows where its data come from."""
         assert isinstance(own.given, OneGraph)
         self.own, self.given, self.fitted, self.undirected, self.asked = own, own.given, own.fitted, undirected, asked
+        self.signature = replace(self.signature, weighted=bool(own.fitted.weight))
         self.changes, columns = own.changes, self.given.x if isinstance(self.given.x, list) else []
         if columns:
             more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
@@ -279,6 +292,7 @@ def node_folder(
     folds: int = 0,
     group: str = "",
     bad_rows: Literal["refuse", "skip"] = "refuse",
+    weight: str = "",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -330,6 +344,8 @@ def node_folder(
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: A column: what has the same cell there, such as a patient, is in one part.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
+        weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers that
+            have a place for that. `scale` divides them by their mean. Empty: all columns are features.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
@@ -348,9 +364,10 @@ def node_folder(
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
-        edges = fit_to(given.e, slice(None), scale == "standard")
-        widths = width_of(given.x, columns), width_of(given.e, edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=dict(given.found), parallel=parallel)
+        edges = fit_edges(given, weight, scale == "standard")
+        widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
+        names |= {"weight": weight} if weight else {}
+        return replace(fitted, columns=columns, edges=edges, widths=widths, names=names, parallel=parallel)
 
     own = settle(given, like, target, how, fit=fit_columns)
     if given.e is not None:
@@ -371,7 +388,7 @@ def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ..
     nodes = Nodes(graph, x, _labels(given, fitted), classes, own.splits, known)
     kind = OwnSeveral if several else OwnNodes if fitted.target.kind == "class" else OwnValues
     strange = strange_levels(columns_in(given), (*fitted.columns, *fitted.edges))
-    own = replace(own, changes=(*own.changes, *strange))
+    own = replace(own, changes=(*own.changes, *strange), given=weighed(given, fitted))
     return kind(folder_name(given.place), nodes, fanouts, False).of(own, undirected, asked)
 
 
@@ -411,6 +428,28 @@ def fit_to(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[
     return fit(given, rows, scale) if isinstance(given, list) else ()
 
 
+def fit_edges(given: OneGraph, weight: str, scale: bool) -> tuple[Encoding, ...]:
+    """The encodings of what is known of all edges, or of their weights."""
+    if not weight or isinstance(given.e, np.ndarray):
+        return fit_to(given.e, slice(None), scale)
+    return fit_weights(weights_in(given.e or [], weight, given.place), slice(None), scale)
+
+
+def weighed(given: OneGraph, fitted: Fitted) -> OneGraph:
+    """The data, with a line about the weights of edges where these are what is known of them.
+
+    Errors      DataError for what are no weights
+    """
+    if not fitted.weight:
+        return given
+    if not isinstance(given.e, np.ndarray):
+        weights_in(given.e or [], fitted.weight, given.place)
+    elif fitted.weight != "edge_attr" or given.e.shape[1] != 1 or bool((given.e < 0).any()):
+        raise DataError(f"{given.place}: --task.weight edge_attr takes an array edge_attr [E] of numbers of at least 0")
+    scale = f", divided by {fitted.edges[0].deviation:.4g}" if fitted.edges else ""
+    return replace(given, notes=(*given.notes, f"edges count by {fitted.weight}{scale}"))
+
+
 def width_of(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
     """How many features there are."""
     return width(encodings) if given is None or isinstance(given, list) else int(given.shape[1])
@@ -436,6 +475,23 @@ def named_nodes(given: OneGraph, request: str) -> list[Any]:
     return [rows.get(name) for name in names]
 
 
+def of_links(given: OneGraph, links: Tensor, weight: str) -> OneGraph:
+    """The data with links [2, M] as edges, each with the mean weight of its edges, whichever way they lead."""
+    pairs, wanted = np.sort(given.edges, 0), np.sort(links.numpy(), 0)
+    codes, edge_of = np.unique(pairs[0] * len(given) + pairs[1], return_inverse=True)
+    chosen = np.searchsorted(codes, wanted[0] * len(given) + wanted[1])
+
+    def mean(values: Array) -> Array:
+        return (np.bincount(edge_of, values) / np.bincount(edge_of))[chosen]
+
+    if isinstance(given.e, np.ndarray):
+        e: list[Column] | Array = np.stack([mean(column) for column in given.e.T], 1)
+    else:
+        one = weights_in(given.e or [], weight, given.place)
+        e = [replace(one, values=mean(one.values), present=np.ones(len(chosen), dtype=bool))]
+    return replace(given, edges=links.numpy(), e=e)
+
+
 class OwnLinks(LinkPrediction):
     """The links of one's own graph, whose nodes are known by their own names; a run keeps its cut and its scales."""
 
@@ -452,7 +508,7 @@ class OwnLinks(LinkPrediction):
     @torch.no_grad()
     def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
         """The embeddings that the model computes of the links that train: how likely a node is linked to each."""
-        z = self.embeddings(model.eval()(self.graph(pattern), self.x))
+        z = self.embeddings(model.eval()(*self._whole("valid", pattern).inputs))
         return Queries.alone(z, lambda z, queries: z[queries[:, 0]] @ z.T, torch.tensor([[0], [1]]))
 
     def preprocessing(self) -> dict[str, Any]:
@@ -486,11 +542,43 @@ class OwnLinks(LinkPrediction):
             return self, str(name_in(self.given, row)) if row else request
         seen = replace(self.given, edges=self.cut.train.numpy())  # those that are held out are in no degree
         given, name = with_node(seen, row, self.fitted, self.asked, self.form)
-        graph, task = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)), copy(self)
+        task, (x, e) = copy(self), inputs_of(given, self.fitted)
         vars(task).pop("_values", None)
-        task.given, task.cut = given, replace(self.cut, graph=graph.symmetrise().coalesce())
-        task.x, _ = inputs_of(given, self.fitted)
+        graph, task.e = graph_of(given.edges, None if e is None else e.numpy(), len(given), True, "mean")
+        task.given, task.cut, task.x = given, replace(self.cut, graph=graph), x
         return task, name
+
+    def tested_on(self, place: Path) -> Self:
+        """Other links between the same nodes, of a table of edges or a folder with some; and as many pairs without one,
+        at random, or those of the rows whose column `label` says no."""
+        files = find_tables(place, "edges") if place.is_dir() else [place]
+        if not files:
+            raise DataError(f"{place} lacks edges.csv (or .tsv, .parquet): links are measured by a table of edges")
+        asked, number_of, rows, told = self.fitted.asked(self.asked), self.given.number_of, ([], []), list[str]()
+        for one in (Edges(path, asked.ends) for path in files):
+            one.look(number_of, asked)
+            label = Called(one.path, one.names, {*one.ends, *asked.ignore}).first(("label",))
+            says, wrong = read_columns(one.table, [label] * bool(label), {label: "boolean"})
+            if problems := [*one.table.problems, *wrong]:
+                raise DataError(*problems)
+            told += left_out(name for name in one.names if name not in {*one.ends, label})
+            for number, pair in enumerate(zip(*map(one.names_of, one.ends), strict=True)):
+                if pair[0] != pair[1] and (not says or says[0].present[number]):
+                    rows[bool(says and not says[0].values[number])].append(pair)
+        known = torch.cat([self.cut.train, self.cut.valid, self.cut.valid_none], 1).T
+        of, made, nodes = (number_of, number_of), copy(self), len(self.given)
+        links, lines = record.to_measure(place, "links", rows[0], of, known, pairs=True)
+        if rows[1]:
+            none, more = record.to_measure(place, "pairs without a link", rows[1], of, known, pairs=True)
+            lines = *lines, *more
+        else:
+            linked = torch.cat([self.cut.train, self.cut.valid, self.cut.test, links.T], 1)
+            generator = torch.Generator().manual_seed(0)
+            none = sample_non_links(Graph.from_edge_index(linked, nodes), len(links), generator).T
+        vars(made).pop("_values", None)
+        made.cut, made.changes = replace(self.cut, test=links.T, test_none=none.T), (*told, *lines)
+        made.splits = {**self.splits, "test": links}
+        return made
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, name = self.holding(request)
@@ -522,6 +610,7 @@ def link_folder(
     cut: Literal["auto", "random", "time"] = "auto",
     folds: int = 0,
     bad_rows: Literal["refuse", "skip"] = "refuse",
+    weight: str = "",
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
@@ -549,6 +638,9 @@ def link_folder(
             "auto": by time where that is named.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
+        weight: A column of edges, numbers of at least 0: how much a link that trains counts in the sums and means of
+            layers that have a place for that, the mean where it is there several times. `scale` divides them by their
+            mean.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
@@ -558,10 +650,13 @@ def link_folder(
     asked = replace(asked, skip=bad_rows == "skip")
     given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
     given, when = times_of_edges(given, time) if how.cut == "time" and not like else (given, None)
-    if given.e is not None:
+    weight = fitted.weight if fitted else weight
+    if given.e is not None and not weight:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
-        what = f"nothing reads what is known of edges: give --task.ignore {names}"
+        what = f"nothing reads what is known of edges: give --task.ignore {names}, or --task.weight NAME"
         raise DataError(f"{given.place}: {what}")
+    if weight and fanouts:
+        raise ConfigError("weights of edges are read with the whole graph: leave out task.fanouts, or task.weight")
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
     generator, notes, changes = torch.Generator().manual_seed(fold), list[str](), list[str]()
     if like:
@@ -583,12 +678,20 @@ def link_folder(
         count = links_of(graph).shape[1]
         raise DataError(f"{given.place}: {count} links between two nodes are too few: none is left for {empty[0]}")
     given = given.described(made.train.numpy())  # those that are held out are in no degree
+    given = of_links(given, made.train, weight) if weight else given
     if fitted is None:
-        columns = fit_to(given.x, slice(None), scale == "standard")
-        fitted = Fitted((), columns, widths=(width_of(given.x, columns), 0), names=dict(given.found))
+        columns, edges = (
+            fit_to(given.x, slice(None), scale == "standard"),
+            fit_edges(given, weight, scale == "standard"),
+        )
+        widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
+        fitted = Fitted((), columns, edges, widths, names=names | ({"weight": weight} if weight else {}))
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
-    x, _ = inputs_of(given, fitted)
-    task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts)
+    given, (x, e) = weighed(given, fitted), inputs_of(given, fitted)
+    if e is not None:
+        graph, e = graph_of(made.train.numpy(), e.numpy(), len(given), True, "mean")
+        made = replace(made, graph=graph)
+    task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts, e)
     task.given, task.fitted, task.asked, task.changes = given, fitted, asked, tuple(changes)
     task.summary = (task.describe(), *given.notes, *notes)
     return task
