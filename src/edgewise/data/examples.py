@@ -690,6 +690,49 @@ def graphs_of(
     return members, torch.cat([one.sort_edges(part) for one, part in zip(members, parts, strict=True)])
 
 
+@dataclass(frozen=True)
+class Described:
+    """What a table says of some that have names, such as users: a row each."""
+
+    path: Path
+    names: Sequence[str]
+    columns: list[Column]
+    notes: tuple[str, ...]
+
+    def of(self, names: Sequence[str]) -> list[Column]:
+        """The columns over those with these names; who has no row has no value."""
+        number_of = {name: number for number, name in enumerate(self.names)}
+        rows = np.array([number_of.get(name, -1) for name in names], dtype=np.int64)
+        there = rows >= 0
+        return [
+            replace(one, values=np.where(there, one.values[rows], -1), present=there & one.present[rows])
+            for one in self.columns
+        ]
+
+
+def read_described(path: Path, unit: str, usual: Sequence[str], ignore: Set[str], known: Kinds | None) -> Described:
+    """A table whose rows say something of those that a column names; all that is wrong is one DataError.
+
+    Symbols     unit = what they are, in the plural; usual = what that column may be called; known = as `features_in`
+    """
+    table = read_table(path, whole=False)
+    problems, called = Problems(table.problems), Called(path, table.header, ignore)
+    if not (named_by := called.first((unit, *usual, *IDS))):
+        raise DataError(
+            f"{path}: its columns are {', '.join(table.header)}: none is called {usual[0]}, and names {unit}"
+        )
+    features, left = features_in(table, {named_by, *ignore}, known, problems)
+    names = table.names(named_by)
+    rows = distinct(table, names, features, problems, f"it has no {usual[0]}", lambda row: repr(names[row][:40]))
+    columns, wrong = read_columns(table, features, known)
+    if not features and not wrong:
+        problems.add(f"{path}: it says nothing of {unit}: its only column is {named_by}")
+    if wrong := [*wrong, *problems.sentences()]:
+        raise DataError(*wrong)
+    notes = (*table.notes, *repeated(table, rows), *in_lines(columns, f"of {unit}: "), *left_out(left))
+    return Described(path, [names[row] for row in rows.tolist()], [one.taken(rows) for one in columns], notes)
+
+
 TIMES = ("time", "timestamp", "date", "datetime", "year")
 MAX_NODES = 1 << 21  # of a table: each has a name
 ARRAYS = "graph.npz"  # what a graph that is too large for tables is read from

@@ -419,17 +419,19 @@ def write_pairs(
     splits: Splits,
     columns: Mapping[str, str],
     names: Mapping[str, Sequence[str]],
+    fitted: Fitted = Fitted(()),
 ) -> None:
     """Write what a run keeps of tuples of names, such as facts, as `write`: the tuples of each part, and all names.
 
-    Symbols     splits = tuples of numbers [M, K]; columns = for each place in a tuple what is there, and of which names
+    Symbols     splits = tuples of numbers [M, K]; columns = for each place in a tuple what is there, and of which
+                names; fitted = what was fitted to what is known of those with these names
     """
     place = files[0].parent if files else run
     given = Examples(place, tuple(files), unit, sum(map(len, splits.values())), names=[])
     rows = ((split, row) for split in SPLITS for row in splits[split].tolist())
     each = [names[of] for of in columns.values()]
     named = ((*(own[one] for own, one in zip(each, row, strict=True)), split) for split, row in rows)
-    write(run, given, Fitted(()), (*columns, "part"), named, **names)
+    write(run, given, fitted, (*columns, "part"), named, **names)
 
 
 def read_pairs(

@@ -90,6 +90,20 @@ def ends_in(asked: Asked, edges: Sequence[Any]) -> Sequence[str]:
     return asked.ends or tuple(asked.found.get(end, name) for end, name in zip(ENDS[0], usual, strict=True))
 
 
+def columns_in(row: Row, kinds: Kinds, what: str) -> list[Column]:
+    """What a row says in the columns of these kinds.
+
+    Errors      DataError for a column that it lacks, and for cells of another kind
+    """
+    if lacking := [name for name in kinds if name not in row]:
+        raise DataError(lacks(Path(what), lacking))
+    with as_tables({what: [row]}) as folder:
+        columns, wrong = read_columns(read_table(folder / f"{what}.jsonl"), [*kinds], kinds)
+        if wrong:
+            raise DataError(*wrong)
+    return columns
+
+
 def with_node(given: OneGraph, row: Row, fitted: Fitted, asked: Asked, form: str) -> tuple[OneGraph, str]:
     """A graph with one node more, of which a row tells, and the request that names it.
 

@@ -285,7 +285,8 @@ def _task(chosen: Choice, kept: Path | None) -> Task:
 def placed(config: RunConfig) -> RunConfig:
     """The configuration with the places of one's own data in full, so that it can be read from any working folder."""
     known, options = OneOf(TASKS).options(config.task.name), config.task.options
-    names = ("folder", "file", *(("source", "target") if "source" in known else ())) if "like" in known else ("folder",)
+    tables = ("source", "target") if "source" in known else ("users", "items")
+    names = ("folder", "file", *tables) if "like" in known else ("folder",)
     given = {name: options.get(name, known[name].default) for name in names if name in known}
     full = {name: str(Path(place).expanduser().absolute()) for name, place in given.items() if place}
     return replace(config, task=replace(config.task, options={**options, **full})) if full else config

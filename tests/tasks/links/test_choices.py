@@ -12,6 +12,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.tasks import own_choices, tastes
 from edgewise.tasks.links.knowledge import OwnFacts
 from edgewise.tasks.links.recommendation import OwnChoices
+from edgewise.training import Choice, RunConfig, TrainSettings, train
 
 LINES = ["user_id,movieId,rating,timestamp", *(f"u{n % 5},m{n % 7},{n % 5 + 1},{1000 - n}" for n in range(35))]
 
@@ -121,3 +122,63 @@ def test_the_recipes_of_choices_and_facts_train_and_are_measured_on_other_files(
         found = json.loads(out.splitlines()[-1])
         assert found["test"] == pytest.approx(own["test"]) and "valid" not in found
         assert found["quality"]["measures"].keys() == own["quality"]["measures"].keys() and lost[recipe] in err
+
+
+def test_who_is_new_is_known_by_what_is_known_of_users_and_items(tmp_path: Path) -> None:
+    """Users of one team choose the even items, those of the other the odd ones; nobody has chosen the last two."""
+    lines = [f"u{u},i{2 * i + u % 2}" for u in range(20) for i in range(5) if (u + i) % 5]
+    place = written(tmp_path, "user,item", *lines)
+    (tmp_path / "users.csv").write_text("user_id,team,age\n" + "".join(f"u{n},{'ab'[n % 2]},{n}\n" for n in range(21)))
+    (tmp_path / "items.csv").write_text("id,kind,name\n" + "".join(f"i{n},{'xy'[n % 2]},n{n}\n" for n in range(12)))
+    tables = {name: str(tmp_path / f"{name}.csv") for name in ("users", "items")}
+    with pytest.raises(DataError, match=r"items\.csv: name holds 12 different texts"):
+        own_choices(place, **tables)
+    task = Choice("own-choices", {"file": place, "width": 8, "ignore": "name", **tables})
+    settings = TrainSettings(steps=60, batch=64)
+    adam = Choice("adam", {"learning_rate": 0.05})
+    train(
+        RunConfig(task, Choice("light-gcn", {"depth": 1}), optimizer=adam, train=settings),
+        tmp_path / "run",
+        progress=False,
+    )
+    loaded = training.load_run(tmp_path / "run")
+    own = loaded.task
+    assert isinstance(own, OwnChoices) and (own.users, own.items) == (21, 12)
+    assert "users.csv: of users: team (a category of 2)" in own_choices(place, ignore="name", **tables).summary
+
+    def answers(request: str) -> list[str]:
+        return [one["item"] for one in loaded.task.predict(loaded.model, None, request, "cpu")["items"]]
+
+    even = {f"i{n}" for n in range(0, 12, 2)}
+    for request in ('{"user": "new", "team": "a", "age": 3}', "u20"):
+        assert {*answers(request)[:6]} == even
+    assert {*answers('{"user": "new", "team": "b", "age": 3}')[:6]}.isdisjoint(even)
+    assert "i10" in answers('{"user": "new", "team": "a", "age": 3, "items": ["i0", "i2", "i4", "i6", "i8"]}')[:1]
+    assert own.predict(loaded.model, None, "nobody", "cpu")["known"] is False
+    before = answers("u3")
+    for path in tmp_path.glob("*.csv"):
+        path.unlink()
+    loaded = training.load_run(tmp_path / "run")
+    assert answers("u3") == before and {*answers('{"team": "a", "age": 3}')[:6]} == even
+
+
+def test_a_new_entity_is_known_by_what_is_known_of_entities(tmp_path: Path) -> None:
+    """People of a town live in it."""
+    people = [(f"p{n}", "xyz"[n % 3]) for n in range(24)]
+    (tmp_path / "facts.txt").write_text("".join(f"{name}\tlives in\ttown {town}\n" for name, town in people))
+    described = "".join(f"{name},{town},1\n" for name, town in [*people, ("p99", "y")])
+    (tmp_path / "entities.csv").write_text("entity,accent,size\n" + described)
+    task = Choice("knowledge-folder", {"folder": str(tmp_path), "width": 8})
+    adam = Choice("adam", {"learning_rate": 0.05})
+    model = Choice("gnn", {"layer": "rgcn", "width": 8, "dropout": 0.0})
+    train(
+        RunConfig(task, model, optimizer=adam, train=TrainSettings(steps=40, batch=8)), tmp_path / "run", progress=False
+    )
+    (tmp_path / "entities.csv").unlink()
+    loaded = training.load_run(tmp_path / "run")
+    own = loaded.task
+    assert isinstance(own, OwnFacts) and own.facts.entities[-1] == "p99"
+    for request in ("p99, lives in, ?", '{"head": {"accent": "y", "size": 1}, "relation": "lives in"}'):
+        assert own.predict(loaded.model, None, request, "cpu")["entities"][0]["entity"] == "town y"
+    with pytest.raises(DataError, match="entities: it lacks the columns size"):
+        own.predict(loaded.model, None, '{"head": {"accent": "y"}, "relation": "lives in"}', "cpu")

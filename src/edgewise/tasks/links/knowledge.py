@@ -5,20 +5,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import torch
+from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.configuration import OneOf, chosen
 from edgewise.data import record
+from edgewise.data.record import Fitted, names_in
 from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.splits import cut as cut_at
-from edgewise.data.table import object_in
+from edgewise.data.table import find_table, object_in
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, decode, folder_name, holds, read_bytes
 from edgewise.graphs import Graph
@@ -32,6 +34,7 @@ from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
+from edgewise.tasks.links.attributes import Attributes, more_names, one_hot, read_attributes
 from edgewise.tasks.links.queries import Queries
 
 ROWS = 1 << 22  # scores of queries against all entities that are ranked at once
@@ -124,7 +127,8 @@ class KnowledgeGraph(Predicts):
     Symbols     the model's output = z [N + 2R, C], first the N entities, then the R relations and their inverses, nodes
                 without edges; s = a decoder of `DECODERS` on z_h, z_r, z_t. A fact is two queries, (h, r, ?) and
                 (t, r⁻¹, ?), and two edges, from each end to the other, of the kinds r and r⁻¹
-    Shapes      x = one-hot [N + 2R, N + 2R], sparse; e [E] the kinds of edges
+    Shapes      x = one-hot [N + 2R, N + 2R], sparse, and beside it what `attributes` say of entities; e [E] the kinds
+                of edges
     Scores      mrr, mean of 1 / rank of the entity sought among all that would not complete another known fact, of any
                 split ("filtered"); hits@1, hits@10, the shares that rank so; entities that score the same rank first
     Edge cases  a step's own facts are in no edge of its graph, or the answer would be read off; where it has all of
@@ -139,7 +143,9 @@ class KnowledgeGraph(Predicts):
     unit = "facts"
     form = '{"head": ENTITY, "relation": RELATION}'
 
-    def __init__(self, name: str, facts: Facts, width: int, decoder: str = "complex") -> None:
+    def __init__(
+        self, name: str, facts: Facts, width: int, decoder: str = "complex", attributes: Attributes | None = None
+    ) -> None:
         self.decoder: Callable[[Tensor, Tensor, Tensor], Tensor] = chosen("decoder", decoder, DECODERS)
         if width < 1 or (width % 2 and decoder != "distmult"):
             raise ConfigError(f"task.width must be at least 1, and even for {decoder!r}, not {width}")
@@ -153,9 +159,14 @@ class KnowledgeGraph(Predicts):
         self.splits: dict[Split, Tensor] = dict(facts.splits)
         self.count, self.kinds = len(facts.entities), 2 * len(facts.relations)
         self.epoch_size = len(facts.splits["train"])
-        nodes = self.count + self.kinds
-        self.signature = Features(inputs=nodes, outputs=width, edges=self.kinds, classes=False)
-        self.x = SparseFeatures(Graph.from_csr(torch.arange(nodes + 1), torch.arange(nodes), nodes), torch.ones(nodes))
+        self.attributes, trained = attributes, torch.ones(self.count + self.kinds, dtype=torch.bool)
+        if attributes:
+            trained[: self.count] = torch.isin(torch.arange(self.count), facts.splits["train"][:, [0, 2]])
+            self.form = '{"head": ENTITY or {COLUMN: CELL, ...}, "relation": RELATION}'
+        named = {"entities": facts.entities, "relations": ("",) * self.kinds}
+        self.matrix = one_hot(trained, attributes and attributes.matrix(named))
+        self.signature = Features(inputs=self.matrix.shape[1], outputs=width, edges=self.kinds, classes=False)
+        self.x = SparseFeatures.from_scipy(self.matrix)
         self.contents = f"{self.count:,} entities, {len(facts.relations)} relations"
 
     def graph(self, pattern: Pattern = None) -> Graph:
@@ -219,7 +230,7 @@ class KnowledgeGraph(Predicts):
     def scores_of(self, outputs: Tensor, queries: Tensor) -> Tensor:
         """How true each entity makes each query: s [M, N]."""
         entities, relations = outputs[: self.count], outputs[self.count :]
-        return self.decoder(entities[queries[:, 0]], relations[queries[:, 1]], entities)
+        return self.decoder(outputs[queries[:, 0]], relations[queries[:, 1]], entities)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return functional.cross_entropy(self.scores_of(outputs, batch_of(QueryBatch, batch).queries), batch.target)
@@ -290,26 +301,34 @@ class KnowledgeGraph(Predicts):
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The likeliest entities of "HEAD, RELATION, ?" or of "?, RELATION, TAIL"; a tab may stand for the comma."""
-        query = self._parse(request)
-        scores = self.scores_of(self._outputs(model, pattern, device), query)[0]
-        facts: set[int] = set(self._known(query)[1].tolist())
+        query, new = self._parse(request)
+        scores = self.scores_of(self._outputs(model, pattern, device, new), query)[0]
+        facts: set[int] = set() if new is not None else set(self._known(query)[1].tolist())
         chances = scores.double().softmax(-1)
         order = scores.argsort(descending=True)[:SHOWN].tolist()
         best = [(self.facts.entities[n], chances[n].item(), n in facts) for n in order]
         rows = [{"entity": name, "probability": chance, "known": told} for name, chance, told in best]
         return {"query": request.strip(), "entities": rows}
 
-    def _outputs(self, model: nn.Module, pattern: Pattern, device: Device) -> Tensor:
-        batch = next(self.batches("valid", 1, pattern)).to(device)
-        outputs: Tensor = model.eval()(*batch.inputs)
+    def _outputs(self, model: nn.Module, pattern: Pattern, device: Device, new: Any = None) -> Tensor:
+        """What the model says of all nodes, and after them of a new one without facts, of which the features are
+        given."""
+        batch = next(self.batches("valid", 1, pattern))
+        if new is not None:
+            graph, nodes = self._read(pattern)[0], self.count + self.kinds
+            x = vstack([self.matrix, hstack([csr_array((1, nodes)), new])])
+            more = Graph.from_edge_index(graph.edge_index(), nodes + 1)
+            assert batch.e is not None
+            batch = replace(batch, graph=more, x=SparseFeatures.from_scipy(x), e=more.sort_edges(batch.e))
+        outputs: Tensor = model.eval()(*batch.to(device).inputs)
         return outputs.cpu()
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """How true the likeliest entity makes a query: its score."""
-        query = self._parse(request)
+        query, new = self._parse(request)
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
         with torch.no_grad():
-            best = int(self.scores_of(self._outputs(model, pattern, "cpu"), query).argmax())
+            best = int(self.scores_of(self._outputs(model, pattern, "cpu", new), query).argmax())
 
         def score(outputs: Tensor) -> Tensor:
             return self.scores_of(outputs, query)[0, best]
@@ -317,8 +336,13 @@ class KnowledgeGraph(Predicts):
         what = f"{self.facts.entities[best]} as the answer to {request.strip()}"
         return Subject(inputs, number=score, shown=score, what=what)
 
-    def _parse(self, request: str) -> Tensor:
-        if row := object_in(request):
+    def _parse(self, request: str) -> tuple[Tensor, Any]:
+        """A query [1, 2]; and the features of its entity where that is a new one, which a row describes."""
+        row, new = object_in(request) or {}, None
+        side = next((end for end in ("head", "tail") if isinstance(row.get(end), dict)), "")
+        if side and self.attributes is not None:
+            new, row = self.attributes.row("entities", row[side]), row | {side: self.facts.entities[0]}
+        if row:
             request = "\t".join(str(row.get(end) or "?") for end in ("head", "relation", "tail"))
         parts = [part.strip() for part in request.split("\t" if "\t" in request else ",")]
         advice = f"give HEAD, RELATION, ? or ?, RELATION, TAIL, such as '{self.typical}'"
@@ -328,7 +352,8 @@ class KnowledgeGraph(Predicts):
         for what, name, names in (("entity", entity, self._number), ("relation", parts[1], self._relation)):
             if name not in names:
                 raise DataError(f"no {what} {name[:80]!r} in {self.name}: {advice}")
-        return torch.tensor([[self._number[entity], self._relation[parts[1]] + back]])
+        number = self._number[entity] if new is None else self.count + self.kinds
+        return torch.tensor([[number, self._relation[parts[1]] + back]]), new
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Test facts by relation", lambda: [self.by_relation(model, pattern)])
@@ -453,7 +478,9 @@ class OwnFacts(KnowledgeGraph):
 
     def keep(self, run: Path) -> None:
         names = {"entities": self.facts.entities, "relations": self.facts.relations}
-        record.write_pairs(run, self.sources, self.unit, self.splits, dict(zip(HEAD, NAMES, strict=True)), names)
+        columns, fitted = dict(zip(HEAD, NAMES, strict=True)), self.attributes.fitted if self.attributes else Fitted(())
+        record.write_pairs(run, self.sources, self.unit, self.splits, columns, names, fitted)
+        record.keep_files(run, self.attributes.files if self.attributes else {})
 
     def tested_on(self, place: Path) -> Self:
         """The facts of a file, or of a folder's `facts.txt` or `test.txt`; the run's own are known, too."""
@@ -476,6 +503,7 @@ def knowledge_folder(
     cut: Literal["auto", "random", "given"] = "auto",
     folds: int = 0,
     like: str = "",
+    ignore: str = "",
 ) -> KnowledgeGraph:
     """Complete facts of your own: texts with a head, a relation and a tail in each line, and a tab between them.
 
@@ -486,6 +514,10 @@ def knowledge_folder(
     its file has one of these names. A run keeps all facts with their parts, and goes by them whatever has become of the
     files: those that are new are in no part.
 
+    A table `entities.csv` (or .tsv, .parquet) may have a row for each entity: a column `entity`, `id` or `name`, and
+    features as `nodes.csv` of `node-folder` has, whose map is added to the embeddings. An entity without a fact is
+    known by these alone, and so is a new one in a request. The run keeps the table.
+
     Args:
         folder: Where the files lie.
         width: Channels of the embeddings of entities and relations.
@@ -495,18 +527,24 @@ def knowledge_folder(
         cut: "random", of one file, or "given", by three. "auto": as the files are.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         like: A run folder: its facts and their parts are taken.
+        ignore: Columns of `entities.csv` that are not read, with commas between them.
 
     Errors      a line that is no fact, an entity or relation of a held-out fact that no training fact has, a file that
                 is missing or longer than 256 MB: `DataError`
     """
     place = Path(folder).expanduser()
     parts = [f"{split}.txt" for split in SPLITS]
+    if not like:
+        check_folder(place)
+    described = find_table(place, "entities") if place.is_dir() else None
+    tables = read_attributes({"entities": described}, {"entities": ("entity",)}, {*names_in(ignore)}, like)
     if like:
-        files = [place / name for name in (*SINGLE, *parts)]
-        (heads, kinds, _), recorded, changes = record.read_pairs(Path(like).expanduser(), files, "facts", NAMES)
+        run, files = Path(like).expanduser(), [place / name for name in (*SINGLE, *parts)]
+        files = [file for file in (*files, described) if file and file.is_file()]
+        (heads, kinds, _), recorded, changes = record.read_pairs(run, files, "facts", NAMES)
+        attributes = Attributes.kept(tables, record.read(run)) if tables else None
         kept = Facts(tuple(heads), tuple(kinds), recorded)
-        return _own(place, kept, width, decoder, [file for file in files if file.is_file()], changes=changes)
-    check_folder(place)
+        return _own(place, kept, width, decoder, files, attributes, changes=changes)
     whole = [name for name in SINGLE if holds(place, name)]
     lacking = [name for name in parts if not holds(place, name)]
     if len(whole) > 1 or (whole and len(lacking) < 3):
@@ -538,10 +576,13 @@ def knowledge_folder(
     splits: dict[Split, Tensor] = (
         _cut(numbered[whole[0]], fold, folds) if whole else {split: numbered[f"{split}.txt"] for split in SPLITS}
     )
-    facts = Facts(tuple(entities), tuple(relations), splits)
+    facts = Facts(more_names([*entities], tables.get("entities")), tuple(relations), splits)
     if not whole:
         _check_seen(place, facts)
-    return _own(place, facts, width, decoder, [place / name for name in read], notes)
+    named, train = {"entities": facts.entities}, {"entities": splits["train"][:, [0, 2]]}
+    attributes = Attributes.fit(tables, named, train) if tables else None
+    sources = [place / name for name in read] + ([described] if described else [])
+    return _own(place, facts, width, decoder, sources, attributes, notes)
 
 
 def _own(
@@ -550,10 +591,12 @@ def _own(
     width: int,
     decoder: str,
     files: Sequence[Path],
+    attributes: Attributes | None = None,
     notes: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> OwnFacts:
-    task = OwnFacts(folder_name(place), facts, width, decoder)
+    task = OwnFacts(folder_name(place), facts, width, decoder, attributes)
+    notes = [*notes, *(attributes.notes if attributes else ())]
     task.sources, task.summary, task.changes = files, (task.describe(), *notes), tuple(changes)
     return task
 

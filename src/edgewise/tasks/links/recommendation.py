@@ -11,12 +11,13 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data import record
 from edgewise.data.columns import Array, dates_of
+from edgewise.data.record import Fitted, names_in
 from edgewise.data.splits import SPLITS, How, Split, divided
 from edgewise.data.table import Called, Table, numbers_of, object_in, read_table
 from edgewise.errors import ConfigError, DataError, counted
@@ -30,6 +31,7 @@ from edgewise.tasks.core.drawing import Section, TextTable
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject, captured
 from edgewise.tasks.core.task import Device, Pattern, given
+from edgewise.tasks.links.attributes import Attributes, more_names, one_hot, read_attributes
 from edgewise.tasks.links.queries import Queries
 
 SCORES = 1 << 22  # of users with all items that are ranked at once
@@ -113,7 +115,7 @@ class Recommendation(Predicts):
     Equation    L = mean over choices (u, i) and drawn items j of -log σ(z_uᵀ z_i - z_uᵀ z_j)
     Symbols     the model's output = z [U + I, C], first the users, then the items; the graph has the training choices
                 as edges in both directions; j = drawn among all items, `negatives` for each choice
-    Shapes      x = one-hot [U + I, U + I], sparse
+    Shapes      x = one-hot [U + I, U + I], sparse, and beside it what `attributes` say of users and items
     Scores      recall@k, ndcg@k, mrr@k: means over the users of a split, whose other known choices are left out of
                 their lists: the training ones, and for the test also those that chose the weights; items that score the
                 same rank first
@@ -128,7 +130,15 @@ class Recommendation(Predicts):
     truth: Tensor | None = None
     """How much each user would like each item, where it is known, [U, I]."""
 
-    def __init__(self, name: str, choices: Choices, width: int, k: int = 20, negatives: int = 1) -> None:
+    def __init__(
+        self,
+        name: str,
+        choices: Choices,
+        width: int,
+        k: int = 20,
+        negatives: int = 1,
+        attributes: Attributes | None = None,
+    ) -> None:
         if min(width, k, negatives) < 1:
             raise ConfigError(f"task.width, k and negatives must be at least 1, not {width}, {k} and {negatives}")
         for split in SPLITS:
@@ -141,9 +151,14 @@ class Recommendation(Predicts):
         self.users, self.items = len(choices.users), len(choices.items)
         self._numbers = {name: number for number, name in enumerate(choices.users)}
         self.epoch_size = len(self.splits["train"])
-        nodes = self.users + self.items
-        self.signature = Features(inputs=nodes, outputs=width, classes=False)
-        self.x = SparseFeatures(Graph.from_csr(torch.arange(nodes + 1), torch.arange(nodes), nodes), torch.ones(nodes))
+        self.attributes, trained = attributes, torch.zeros(self.users + self.items, dtype=torch.bool)
+        trained[torch.cat([self.splits["train"][:, 0], self.users + self.splits["train"][:, 1]])] = True
+        named = {"users": choices.users, "items": choices.items}
+        self.matrix = one_hot(trained, attributes and attributes.matrix(named))
+        if attributes and "users" in attributes.tables:
+            self.form = '{"user": NAME, COLUMN: CELL, ..., "items": [ITEM, ...]}'
+        self.signature = Features(inputs=self.matrix.shape[1], outputs=width, classes=False)
+        self.x = SparseFeatures.from_scipy(self.matrix)
         self.contents = f"{self.users:,} users, {self.items:,} items"
 
     def graph(self, pattern: Pattern = None) -> Graph:
@@ -282,28 +297,30 @@ class Recommendation(Predicts):
 
     def _asked(self, request: str, pattern: Pattern) -> tuple[tuple[Graph, SparseFeatures], int, Tensor, str]:
         """What the model reads for a request, the user's number there, the items that it has chosen, and its name. A
-        new user, of whom only the items are known, is one more node, without features of its own."""
+        new user is one more node, of which the items are known, or its attributes, or both."""
         row, graph = object_in(request) or {}, self._read(pattern)
-        if "items" not in row:
-            name = str(row.get("user", request)).strip()
+        described = self.attributes is not None and self.attributes.asked("users", row)
+        name = str(row.get("user", "new" if row else request)).strip()
+        if "items" not in row and (name in self._numbers or not described):
             if (user := self._numbers.get(name)) is None:
                 raise DataError(
                     f"no user {name[:80]!r} in {self.name}: give one, such as {self.choices.users[0]!r}, or {self.form}"
                 )
             known = torch.cat([pairs[pairs[:, 0] == user, 1] for pairs in self.splits.values()])
             return (graph, self.x), user, known, name
-        given = [str(item) for item in row["items"]] if isinstance(row["items"], list) else []
+        given = [str(item) for item in row["items"]] if isinstance(row.get("items"), list) else []
         numbers = {item: number for number, item in enumerate(self.choices.items)}
         if lacking := [item for item in given if item not in numbers]:
             raise DataError(f"no item {', '.join(repr(item[:40]) for item in lacking[:5])} in {self.name}")
-        if not given:
+        if not given and not described:
             raise DataError(f"a new user has chosen something: give {self.form}")
-        known, new = torch.tensor([numbers[item] for item in given]), self.users + self.items
+        known, new = torch.tensor([numbers[item] for item in given], dtype=torch.int64), self.users + self.items
         ends = torch.stack([torch.full_like(known, new), known + self.users])
         whole = Graph.from_edge_index(torch.cat([graph.edge_index(), ends, ends.flip(0)], 1), new + 1)
-        offsets = torch.arange(new + 2).clamp(max=new)
-        own = Graph.from_csr(offsets, torch.arange(new), new)
-        return (whole, SparseFeatures(own, torch.ones(new))), new, known, str(row.get("user", "new"))
+        own = csr_array((1, self.matrix.shape[1]))
+        if described and self.attributes is not None:
+            own = hstack([csr_array((1, new)), self.attributes.row("users", row)])
+        return (whole, SparseFeatures.from_scipy(vstack([self.matrix, own]))), new, known, name
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """How much a user would like the first item of the list: the score z_uᵀ z_i."""
@@ -410,13 +427,15 @@ class OwnChoices(Recommendation):
 
     def keep(self, run: Path) -> None:
         names, columns = {"users": self.choices.users, "items": self.choices.items}, {"user": "users", "item": "items"}
-        record.write_pairs(run, self.sources, self.unit, self.splits, columns, names)
+        fitted = self.attributes.fitted if self.attributes else Fitted(())
+        record.write_pairs(run, self.sources, self.unit, self.splits, columns, names, fitted)
+        record.keep_files(run, self.attributes.files if self.attributes else {})
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The ten items that a user, by name, would choose next; of one who is unknown those that most users chose."""
         row = object_in(request) or {}
         user = str(row.get("user", request)).strip()
-        if user in self._numbers or "items" in row:
+        if user in self._numbers or "items" in row or (self.attributes and self.attributes.asked("users", row)):
             return super().predict(model, pattern, request, device)
         return {"user": user, "known": False, "items": [{"item": self.choices.items[item]} for item in self.popular]}
 
@@ -442,14 +461,21 @@ def own_choices(
     cut: Literal["auto", "random", "time"] = "auto",
     folds: int = 0,
     like: str = "",
+    users: str = "",
+    items: str = "",
+    ignore: str = "",
 ) -> Recommendation:
-    """Recommend items to your own users, from a table of ratings, clicks or purchases.
+    """Recommend items to your own users, from a table of ratings, clicks or purchases, and tables about both.
 
     Each line is a choice: a user and an item, and where there are such columns a rating and a time. Of each user's
     choices the latest tenth tests, the tenth before chooses the weights, and all earlier ones train; without times the
     order is drawn. An item that a user chose twice counts once, at the first time. Users of fewer than three choices
     only train. A run keeps all choices with their parts, and goes by them whatever has become of the table: those that
     are new are in no part, and a user who is new has the items that most users chose.
+
+    Tables about users and items have a row for each, a column that names them, and features as `nodes.csv` of
+    `node-folder` has: their map is added to the embeddings. Who chose nothing, or was not chosen, is known by these
+    alone, and so is a new user in a request. The run keeps these tables.
 
     Args:
         file: The table, .csv, .tsv or .parquet, with columns named user and item, and maybe rating and time, or much
@@ -465,18 +491,28 @@ def own_choices(
         folds: Parts of a cross-validation (`--folds`) of each user's choices: part `fold` tests, a fifth of the others
             chooses the weights.
         like: A run folder: its choices and their parts are taken.
+        users: A table about users: their names (`user`, `user_id`, ...) and what is known of them.
+        items: A table about items.
+        ignore: Columns of both that are not read, with commas between them.
 
     Errors      a file that is missing, malformed or longer than 256 MB, columns that are not found, a line of another
                 length or without a user or an item, one that is 3 in a line and 3.0 in another, a rating that is no
                 number or a time that is none: `DataError`
     """
     path = Path(file).expanduser()
+    places = {
+        "users": Path(users).expanduser() if users else None,
+        "items": Path(items).expanduser() if items else None,
+    }
+    tables = read_attributes(places, {"users": NAMES["user"], "items": NAMES["item"]}, {*names_in(ignore)}, like)
+    sources = [path, *(place for place in places.values() if place)]
     if like:
-        (whose, chosen), kept, changes = record.read_pairs(
-            Path(like).expanduser(), [path], "choices", ("users", "items")
-        )
-        own = OwnChoices(path.stem, Choices(tuple(whose), tuple(chosen), kept), width, k, negatives)
-        own.sources, own.summary, own.changes = [path] * path.is_file(), (own.describe(),), tuple(changes)
+        run = Path(like).expanduser()
+        (whose, chosen), kept, changes = record.read_pairs(run, sources, "choices", ("users", "items"))
+        attributes = Attributes.kept(tables, record.read(run)) if tables else None
+        own = OwnChoices(path.stem, Choices(tuple(whose), tuple(chosen), kept), width, k, negatives, attributes)
+        own.sources = [place for place in sources if place.is_file()]
+        own.summary, own.changes = (own.describe(),), tuple(changes)
         own.read = columns, least
         return own
     table, found, time, once = read_choices(path, columns, least)
@@ -494,14 +530,18 @@ def own_choices(
         splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
     else:
         splits = _cut(pairs, 0 * when if cut == "random" else when, torch.Generator().manual_seed(fold))
-    task = OwnChoices(path.stem, Choices(tuple(numbers[0]), tuple(numbers[1]), splits), width, k, negatives)
-    task.sources, task.changes, task.read = [path], (), (columns, least)
+    named = {what: more_names([*own], tables.get(what)) for what, own in zip(places, numbers, strict=True)}
+    train = {what: splits["train"][:, side] for side, what in enumerate(places)}
+    attributes = Attributes.fit(tables, named, train) if tables else None
+    given = Choices(named["users"], named["items"], splits)
+    task = OwnChoices(path.stem, given, width, k, negatives, attributes)
+    task.sources, task.changes, task.read = sources, (), (columns, least)
     left = len(table) - len(once)
     low = f", or rated below {least:g}" if "rating" in found else ""
     said = (f"{counted(left, 'line')} left out: choices that are there already{low}",) if left else ()
     others = [name for name in table.header if name and name not in found.values()]
     unread = (f"not read: the columns {', '.join(others)}",) if others else ()
-    task.summary = (task.describe(), *said, *unread, *table.notes)
+    task.summary = (task.describe(), *said, *unread, *table.notes, *(attributes.notes if attributes else ()))
     return task
 
 
