@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 from edgewise.data.columns import (
     ENDS,
@@ -18,6 +19,7 @@ from edgewise.data.columns import (
     to_plain,
 )
 from edgewise.data.table import SHOWN, read_table
+from edgewise.deployment.answering import encoded
 from edgewise.errors import DataError
 
 
@@ -217,3 +219,19 @@ def test_those_that_are_chosen_come_first_and_must_be_there() -> None:
     for chosen in (("a", "c"), ("a",), ("a", "b", "a")):
         with pytest.raises(DataError, match=r"edges\.csv: its columns are a, b; expected a"):
             ends_called(PATH, ["a", "b"], chosen, "--ends")
+
+
+def test_texts_of_words_are_scikit_learns_tf_idf_of_those_that_train(tmp_path: Path) -> None:
+    texts = [f"The {['red', 'blue', 'green'][n % 3]} car number {n} isn't fast" for n in range(11)]
+    lines = ["about", *texts, '""']
+    (known,) = columns(tmp_path, "\n".join(lines) + "\n")
+    assert str(known) == "about (a text, TF-IDF of its words, missing in 1 rows)"
+    encodings = from_plain(json.loads(json.dumps(to_plain(fit([known], np.arange(6), scale=True)))))
+    peer = TfidfVectorizer(min_df=2).fit(texts[:6])
+    assert encodings[0].levels == tuple(peer.get_feature_names_out()) and "blue" in encodings[0].levels
+    new = ["A green one, GREEN and fast", "none of them"]
+    (other,) = read_all(write(tmp_path, "\n".join(["about", *new, '""']) + "\n"), known={"about": "text"})
+    np.testing.assert_allclose(features([other], encodings), peer.transform([*new, ""]).toarray(), atol=1e-12)
+    rows = [{"about": text} for text in (*new, "")]
+    np.testing.assert_allclose(encoded(rows, to_plain(encodings)), features([other], encodings), atol=1e-7)
+    assert other.texts(np.arange(3)) == [*new, ""] and len(known.with_rows(other).levels) == 13

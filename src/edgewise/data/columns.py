@@ -13,12 +13,15 @@ import torch
 from torch import Tensor
 
 from edgewise.data.table import CODE, LARGEST, MISSING, SHOWN, UNKNOWN, Called, Table, numbers_of, wrong
+from edgewise.data.words import TOKEN, tfidf
 from edgewise.errors import DataError
 
 TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
 BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
 LISTED = 100  # columns that have a line of their own
 MAX_LEVELS = 100  # of a category, each of which is a feature
+MAX_WORDS = 300  # of texts, likewise: the commonest
+WORDS = 3  # that a text has at least: shorter ones are names
 ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
 EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
 SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
@@ -38,7 +41,8 @@ ENDS = (  # what the ends of an edge are called, the sender first
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Kind = Literal["number", "boolean", "date", "category"]
+Kind = Literal["number", "boolean", "date", "category", "text"]
+CODED = ("category", "text")  # whose values are places among levels
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Column:
     """What a column holds.
 
     Symbols     at = what a row is called in a message
-    Shapes      values [N]: numbers, of dates days since 1970, or of a category the level's place, -1 where there is
-                none; present [N]: the cells that hold a value
+    Shapes      values [N]: numbers, of dates days since 1970, or of a category or text the level's place, -1 where
+                there is none; present [N]: the cells that hold a value
     """
 
     name: str
@@ -68,7 +72,7 @@ class Column:
         """Its rows, and after them those of a column of the same kind."""
         levels = tuple(dict.fromkeys((*self.levels, *later.levels)))
         values = later.values
-        if self.kind == "category":
+        if self.kind in CODED:
             values = np.array([*(levels.index(level) for level in later.levels), -1], dtype=np.int32)[values]
         values, present = np.append(self.values, values), np.append(self.present, later.present)
         return replace(self, values=values, present=present, levels=levels)
@@ -76,7 +80,7 @@ class Column:
     def texts(self, rows: Array) -> list[str]:
         """Some of its cells as texts that are read as what they are, "" where there is no value."""
         as_text: Callable[[float], str] = repr
-        if self.kind == "category":
+        if self.kind in CODED:
             as_text = lambda level: self.levels[int(level)]  # noqa: E731
         elif self.kind == "date":
             as_text = lambda day: (EPOCH + timedelta(day)).isoformat()  # noqa: E731
@@ -86,7 +90,9 @@ class Column:
     def __str__(self) -> str:
         missing = int((~self.present).sum())
         gaps = f", missing in {missing:,} rows" if missing else ""
-        levels = f" of {len(self.levels)}" if self.levels else ""
+        levels = (
+            f" of {len(self.levels)}" if self.kind == "category" else ", TF-IDF of its words" * (self.kind == "text")
+        )
         return f"{self.name} (a {self.kind}{levels}{gaps})"
 
 
@@ -99,12 +105,14 @@ def in_lines(columns: Sequence[Column], prefix: str = "") -> list[str]:
 def read_columns(
     table: Table, names: Sequence[str], known: Mapping[str, Kind] | None = None
 ) -> tuple[list[Column], list[str]]:
-    """What some columns of a table hold: numbers, truth values, dates or categories; and what is wrong with others.
+    """What some columns of a table hold: numbers, truth values, dates, categories or texts; and what is wrong with
+    others.
 
     Symbols     known = the kinds of columns that are not guessed, since they were read before
     Edge cases  `MISSING` lists the cells that hold no value. A column of which at least half of the values are numbers
                 is one of numbers, so that other cells of it are wrong, and so with dates; texts are categories where
-                they repeat; numbers with zeros before them, as 007, are texts
+                they repeat, else texts of words where most have at least `WORDS`; numbers with zeros before them, as
+                007, are texts
     """
     found, problems = list[Column](), list[tuple[str, ...]]()
     at = replace(table, columns={}).at  # without the columns, which need not stay in memory
@@ -129,12 +137,17 @@ def _column(table: Table, name: str, known: Kind | None) -> Column:
     if not here and known is None:
         raise DataError(f"{table.path}: {name} holds no value at all: give --task.ignore {name}")
     kind = known or _guess(here, codes[present], name in table.commas)
-    if kind == "category":
+    if kind == "category" and known is None:
         count = int(present.sum())
-        if known is None and (len(here) > MAX_LEVELS or len(here) > max(2, count // 2)):
-            what = f"{len(here):,} different texts in {count:,} rows"
-            right = f"numbers, truth values, dates, or texts that repeat, at most {MAX_LEVELS}, are features"
-            raise DataError(f"{table.path}: {name} holds {what}: {right}; give --task.ignore {name}")
+        if len(here) > MAX_LEVELS or len(here) > max(2, count // 2):
+            kind = "text"
+            if 2 * sum(len(TOKEN.findall(level)) >= WORDS for level in here) < len(here):
+                what = f"{len(here):,} different texts in {count:,} rows, most of fewer than {WORDS} words"
+                right = (
+                    f"numbers, truth values, dates, texts that repeat, at most {MAX_LEVELS}, or of words are features"
+                )
+                raise DataError(f"{table.path}: {name} holds {what}: {right}; give --task.ignore {name}")
+    if kind in CODED:
         return Column(name, kind, codes, present, tuple(here))
     if kind == "number":
         return _numbers(table, name, np.append(numbers_of(here, name in table.commas), np.nan)[codes], present, kind)
@@ -240,10 +253,11 @@ class Encoding:
     """How a column becomes features.
 
     Equation    of a number x: (x - shift) / deviation; of a truth value 0 or 1; of a category a feature for each of its
-                `levels`, 1 for the cell's own
+                `levels`, 1 for the cell's own; of a text one for each of some words: `tfidf`
     Symbols     fill = what stands for a number or truth value that is missing; flagged = whether a further feature says
-                that it was: where a row that trains lacks one; levels = those that a row that trains has
-    Edge cases  a category that is missing or is none of the levels has zeros alone
+                that it was: where a row that trains lacks one; levels = those that a row that trains has, of texts
+                words, and weights = their idf
+    Edge cases  a category that is missing or is none of the levels has zeros alone, and so has a missing text
     """
 
     name: str
@@ -253,6 +267,7 @@ class Encoding:
     deviation: float = 1.0
     flagged: bool = False
     levels: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
 
     @classmethod
     def fit(cls, column: Column, rows: Any, scale: bool) -> Self:
@@ -263,6 +278,9 @@ class Encoding:
         known = column.values[rows][column.present[rows]]
         if column.kind == "category":
             return cls(column.name, column.kind, levels=tuple(column.levels[level] for level in np.unique(known)))
+        if column.kind == "text":
+            words, weights = _words([column.levels[level] for level in known])
+            return cls(column.name, column.kind, levels=words, weights=weights)
         mean, spread = (float(known.mean()), float(known.std())) if len(known) else (0.0, 0.0)
         flagged = not bool(column.present[rows].all())
         if not scale or column.kind == "boolean":
@@ -273,13 +291,15 @@ class Encoding:
     @property
     def width(self) -> int:
         """How many features there are."""
-        return len(self.levels) if self.kind == "category" else 1 + self.flagged
+        return len(self.levels) if self.kind in CODED else 1 + self.flagged
 
     def apply(self, column: Column) -> Array:
         """The features of all rows of a column of this kind, [N, width].
 
         Errors      DataError for a number so far from those that were fitted that no float32 holds it
         """
+        if self.kind == "text":
+            return tfidf([*column.levels, ""], self.levels, self.weights)[column.values]
         if self.kind == "category":
             place = {level: number for number, level in enumerate(self.levels)}
             own = np.array([*(place.get(level, -1) for level in column.levels), -1])[column.values]
@@ -301,7 +321,18 @@ class Encoding:
 
     def filled(self, column: Column) -> int:
         """How many cells without a value no feature tells from those that have the mean."""
-        return 0 if self.flagged or self.kind == "category" else int((~column.present).sum())
+        return 0 if self.flagged or self.kind in CODED else int((~column.present).sum())
+
+
+def _words(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The commonest words of some texts, each in two at least, and their idf."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        fitted = TfidfVectorizer(max_features=MAX_WORDS, min_df=min(2, len(texts))).fit(texts)
+    except ValueError:  # no word is in two of them
+        return (), ()
+    return tuple(fitted.get_feature_names_out().tolist()), tuple(fitted.idf_.tolist())
 
 
 def fit(columns: Sequence[Column], rows: Any, scale: bool) -> tuple[Encoding, ...]:
@@ -361,14 +392,16 @@ def to_plain(encodings: Sequence[Encoding]) -> list[dict[str, Any]]:
 def from_plain(content: Sequence[Mapping[str, Any]]) -> tuple[Encoding, ...]:
     """The encodings that `to_plain` wrote; whatever is none of them is a DataError."""
     try:
-        return tuple(_checked(Encoding(**{**one, "levels": tuple(one.get("levels", ()))})) for one in content)
+        read = ({**one, **{name: tuple(one.get(name, ())) for name in ("levels", "weights")}} for one in content)
+        return tuple(_checked(Encoding(**one)) for one in read)
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"these are no encodings of columns: {error}") from error
 
 
 def _checked(one: Encoding) -> Encoding:
-    numbers = one.fill, one.shift, one.deviation
+    numbers = one.fill, one.shift, one.deviation, *one.weights
     texts = all(isinstance(text, str) for text in (one.name, *one.levels)) and len({*one.levels}) == len(one.levels)
+    texts = texts and len(one.weights) == len(one.levels) * (one.kind == "text")
     if one.kind not in get_args(Kind) or not texts or not all(isfinite(number) for number in numbers):
         raise ValueError(f"the column {one.name!r}")
     return one

@@ -90,7 +90,7 @@ def ends_in(asked: Asked, edges: Sequence[Any]) -> Sequence[str]:
     return asked.ends or tuple(asked.found.get(end, name) for end, name in zip(ENDS[0], usual, strict=True))
 
 
-def columns_in(row: Row, kinds: Kinds, what: str) -> list[Column]:
+def cells_of(row: Row, kinds: Kinds, what: str) -> list[Column]:
     """What a row says in the columns of these kinds.
 
     Errors      DataError for a column that it lacks, and for cells of another kind

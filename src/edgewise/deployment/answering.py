@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 
+from edgewise.data.words import tfidf
 from edgewise.tasks.graphs.atoms import atom_features, bond_features
 from edgewise.tasks.images.pixels import pixels_of
 
@@ -88,6 +89,10 @@ def encoded(rows: Sequence[Row], columns: Any) -> Array:
         if kind == "category":
             levels = column.get("levels", [])
             parts.append(numpy.array([[text == level for level in levels] for text in texts]).reshape(-1, len(levels)))
+            continue
+        if kind == "text":
+            given = ["" if text.lower() in MISSING else text for text in texts]
+            parts.append(tfidf(given, column.get("levels", []), column.get("weights", [])))
             continue
         values, missing = numpy.zeros(len(rows)), numpy.array([text.lower() in MISSING for text in texts], dtype=bool)
         for number, text in enumerate(texts):

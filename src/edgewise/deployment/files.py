@@ -18,6 +18,7 @@ from torch import Tensor
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
+from edgewise.data import words
 from edgewise.deployment import answering
 from edgewise.deployment.interface import INPUTS, LETTERS, kind_of
 from edgewise.deployment.program import quietly
@@ -294,7 +295,9 @@ def script_of(to: str, about: Mapping[str, Any], cache: bool, lines: str = "") -
         what = "Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"
         return f'"""{what}"""\n{begins}\n\n{lines}{RUN}'
     what = f"Answers by the file beside it: python SCRIPT INPUT [ANSWERS.csv]\n\nINPUT is {rows['input']}."
-    return "\n\n".join([f'"""{what}\n"""\n{begins}', *map(source_of, (atoms, pixels, answering)), f"{lines}{ANSWER}"])
+    return "\n\n".join(
+        [f'"""{what}\n"""\n{begins}', *map(source_of, (words, atoms, pixels, answering)), f"{lines}{ANSWER}"]
+    )
 
 
 def source_of(module: ModuleType) -> str:
@@ -374,6 +377,8 @@ def features_of(column: str | Mapping[str, Any]) -> list[str]:
     called = column["name"]
     if column["kind"] == "category":
         return [f"1 where {called} is {level!r}, else 0" for level in column.get("levels", [])]
+    if column["kind"] == "text":
+        return [f"TF-IDF of {word!r} in {called}" for word in column.get("levels", [])]
     cell = {"boolean": f"{called}, 1 or 0", "date": f"days of {called} since 1970-01-01"}.get(column["kind"], called)
     value = f"({cell} - {column['shift']:.9g}) / {column['deviation']:.9g}" if column["kind"] != "boolean" else cell
     absent = [f"1 where {called} is missing, else 0"] if column["flagged"] else []

@@ -21,7 +21,8 @@ class LinkCut:
     """A graph's links in three parts, and the graph that a model may see.
 
     Symbols     graph = the training links alone, in both directions; train, valid, test = links to train, to choose the
-                weights and to test on; valid_none, test_none = as many pairs without a link
+                weights and to test on; valid_none, test_none = as many pairs without a link; e [E, 1] = how much each
+                of the graph's edges counts, or None
     Shapes      pairs {i, j} are columns [2, M] with i < j: each link once, whichever way its edges lead
     """
 
@@ -31,6 +32,7 @@ class LinkCut:
     valid_none: Tensor
     test: Tensor
     test_none: Tensor
+    e: Tensor | None = None
 
 
 @cached

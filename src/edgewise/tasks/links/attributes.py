@@ -15,7 +15,7 @@ from edgewise.data import record
 from edgewise.data.columns import Encoding, features, fit, width
 from edgewise.data.examples import Described, Kinds, read_described, table_of
 from edgewise.data.record import KEPT, Fitted
-from edgewise.data.rows import Row, columns_in
+from edgewise.data.rows import Row, cells_of
 
 Names = Mapping[str, Sequence[str]]
 
@@ -82,7 +82,7 @@ class Attributes:
     def row(self, what: str, row: Row) -> Any:
         """The features of a new node [1, C], in the columns of its kind."""
         blocks = [
-            sparse.csr_array(features(columns_in(row, {one.name: one.kind for one in each}, what), each))
+            sparse.csr_array(features(cells_of(row, {one.name: one.kind for one in each}, what), each))
             if kind == what
             else sparse.csr_array((1, width(each)))
             for kind, each in self.encodings.items()

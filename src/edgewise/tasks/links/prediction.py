@@ -72,8 +72,7 @@ class LinkPrediction(Predicts):
     Equation    L = 1/2 (mean of -log σ(z_iᵀ z_j) over links + mean of -log σ(-z_iᵀ z_j) over as many pairs without)
                 variational: z = μ + σ ⊙ ε, ε ~ N(0, 1) while training, z = μ else; L + 1/N² Σ_i KL[q(z_i) ‖ N(0, 1)]
     Symbols     the model's output = z [N, C], or [μ ‖ log σ] [N, 2C]; fanouts = neighbours to draw in each hop around
-                the pairs of a step; empty: it reads the whole graph. An evaluation always does; e [E, 1] = weights of
-                the training graph's edges, or None
+                the pairs of a step; empty: it reads the whole graph. An evaluation always does
     Scores      auc, the chance that a link has a higher score than a pair without; ap, average precision;
                 mrr, mean of 1 / rank of each link among all pairs without; hits@20, the share of links that rank 20th
                 or better there; pairs without a link that score the same rank first
@@ -94,22 +93,20 @@ class LinkPrediction(Predicts):
         width: int,
         variational: bool,
         fanouts: tuple[int, ...] = (),
-        e: Tensor | None = None,
     ) -> None:
         if width < 1:
             raise ConfigError(f"task.width must be at least 1, not {width}")
         self.name, self.cut, self.x, self.variational, self.fanouts = name, cut, x, variational, fanouts_of(fanouts)
         self.epoch_size, self.has_test = cut.train.shape[1], cut.test.shape[1] > 0
-        self.e, edges = e, 0 if e is None else e.shape[-1]
-        outputs = width * (1 + variational)
-        self.signature = Features(x.shape[-1], outputs, edges=edges, classes=False, weighted=e is not None)
+        weighted, outputs = cut.e is not None, width * (1 + variational)
+        self.signature = Features(x.shape[-1], outputs, edges=int(weighted), classes=False, weighted=weighted)
         self.splits: dict[Split, Tensor] = {split: getattr(cut, split).T for split in SPLITS}
         self.contents = f"{cut.graph.num_receivers:,} nodes and their links"
 
     def graph(self, pattern: Pattern = None) -> Graph:
         """The training links in both directions, or a pattern over the nodes in their order."""
         own = self.cut.graph
-        if self.e is not None and not given(pattern):
+        if self.cut.e is not None and not given(pattern):
             raise ConfigError(f"the weights of {self.name} belong to its own graph: the recipe's graph must be 'given'")
         return own if given(pattern) else self.laid(pattern, complete, own.num_receivers)
 
@@ -152,7 +149,7 @@ class LinkPrediction(Predicts):
 
     def _batch(self, links: Tensor, none: Tensor, pattern: Pattern) -> PairBatch:
         pairs = torch.cat([links, none], 1)
-        return PairBatch(self.graph(pattern), self.x, target_of(links, none), e=self.e, pairs=pairs)
+        return PairBatch(self.graph(pattern), self.x, target_of(links, none), e=self.cut.e, pairs=pairs)
 
     def _sampled(self, links: Tensor, none: Tensor, pattern: Pattern, generator: torch.Generator) -> PairBatch:
         """The ends of the pairs with some of their neighbours: the model gives a row for each end."""

@@ -544,8 +544,8 @@ class OwnLinks(LinkPrediction):
         given, name = with_node(seen, row, self.fitted, self.asked, self.form)
         task, (x, e) = copy(self), inputs_of(given, self.fitted)
         vars(task).pop("_values", None)
-        graph, task.e = graph_of(given.edges, None if e is None else e.numpy(), len(given), True, "mean")
-        task.given, task.cut, task.x = given, replace(self.cut, graph=graph), x
+        graph, e = graph_of(given.edges, None if e is None else e.numpy(), len(given), True, "mean")
+        task.given, task.cut, task.x = given, replace(self.cut, graph=graph, e=e), x
         return task, name
 
     def tested_on(self, place: Path) -> Self:
@@ -690,8 +690,8 @@ def link_folder(
     given, (x, e) = weighed(given, fitted), inputs_of(given, fitted)
     if e is not None:
         graph, e = graph_of(made.train.numpy(), e.numpy(), len(given), True, "mean")
-        made = replace(made, graph=graph)
-    task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts, e)
+        made = replace(made, graph=graph, e=e)
+    task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts)
     task.given, task.fitted, task.asked, task.changes = given, fitted, asked, tuple(changes)
     task.summary = (task.describe(), *given.notes, *notes)
     return task
