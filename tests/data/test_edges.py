@@ -212,7 +212,7 @@ def test_a_file_without_names_of_columns_does_not_lose_its_first_edge(tmp_path) 
 
 def test_a_column_of_edges_is_their_weight_where_that_is_asked(tmp_path) -> None:
     folder = write(tmp_path / "mine", edges="source,target,weight\na,b,1\nc,a,3\nd,c,5\n")
-    task = node_folder(folder, weight="weight")
+    task = node_folder(folder, edge_weight="weight")
     assert task.signature.weighted and "edges count by weight, divided by 3" in task.summary
     assert sorted(task.nodes.e.flatten().tolist()) == pytest.approx([1 / 3, 1 / 3, 1, 1, 5 / 3, 5 / 3])
     run = kept(task, tmp_path / "run")
@@ -234,4 +234,4 @@ def test_a_column_of_edges_is_their_weight_where_that_is_asked(tmp_path) -> None
         ("source,target,weight\na,b,x\nb,c,x\n", "weight is to name numbers of edges, and is a category"),
     ):
         with pytest.raises(DataError, match=told):
-            node_folder(write(tmp_path / "wrong", edges=edges), weight="weight")
+            node_folder(write(tmp_path / "wrong", edges=edges), edge_weight="weight")

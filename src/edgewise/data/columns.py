@@ -358,9 +358,9 @@ def weights_in(columns: Sequence[Column], name: str, place: Path) -> Column:
         what = (
             f"a {column.kind}" if column else f"none of the columns of edges, {', '.join(others) or 'which have none'}"
         )
-        raise DataError(f"{place}: --task.weight {name} is to name numbers of edges, and is {what}")
+        raise DataError(f"{place}: --task.edge_weight {name} is to name numbers of edges, and is {what}")
     if others:
-        right = f"give --task.ignore {','.join(others)}; without --task.weight all are features"
+        right = f"give --task.ignore {','.join(others)}; without --task.edge_weight all are features"
         raise DataError(f"{place}: nothing reads {', '.join(others)} of edges beside their weights {name}: {right}")
     if len(rows := np.flatnonzero(~column.present | (column.values < 0))):
         cell = f"{column.values[rows[0]]:g}" if column.present[rows[0]] else "missing"

@@ -79,7 +79,7 @@ def test_scales_are_those_of_the_graphs_that_train(tmp_path) -> None:
     assert torch.allclose(task.graphs.x[:, 0], (torch.arange(8.0) - train.mean()) / train.std(correction=0))
     weights = torch.tensor([5.0, 6.0, 7.0])
     assert torch.allclose(task.graphs.e[:, 0], (torch.tensor([5.0, 6, 7, 8]) - 6) / weights.std(correction=0))
-    weighted = graph_folder(str(tmp_path), undirected=False, weight="weight")
+    weighted = graph_folder(str(tmp_path), undirected=False, edge_weight="weight")
     assert torch.allclose(weighted.graphs.e[:, 0], torch.tensor([5.0, 6, 7, 8]) / 6) and weighted.signature.weighted
 
 

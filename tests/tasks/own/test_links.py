@@ -74,17 +74,17 @@ def test_a_link_counts_by_the_mean_weight_of_its_edges(tmp_path) -> None:
     ends = [(n, (n + step) % NODES) for n in range(NODES) for step in (1, 2, 3)]
     rows = "".join(f"p{i},p{j},{i + j}\np{j},p{i},{i + j + 2}\n" for i, j in ends)
     folder = write(tmp_path / "mine", "source,target,weight\n" + rows)
-    task = link_folder(folder, weight="weight", scale="none", variational=False)
+    task = link_folder(folder, edge_weight="weight", scale="none", variational=False)
     i, j = task.graph().edge_index()
     assert task.cut.e[:, 0].tolist() == (i + j + 1).tolist() and task.graph().num_edges == 2 * 102
-    assert link_folder(folder, weight="weight").cut.e.mean().item() == pytest.approx(1)
+    assert link_folder(folder, edge_weight="weight").cut.e.mean().item() == pytest.approx(1)
     model = GNN(GNNSettings("gcn", width=4), task.signature).eval()
     new = '{"node": ["1", "a"], "edges": [["new", "p3", 7.0]]}'
     assert len(task.predict(model, None, new, "cpu")["links"]) == 10
     held, _ = task.holding(new)
     assert held.cut.e.shape == (2 * 103, 1) and float(held.cut.e.sum() - task.cut.e.sum()) == 14
     with pytest.raises(ConfigError, match="weights of edges are read with the whole graph"):
-        link_folder(folder, weight="weight", fanouts=(2, 2))
+        link_folder(folder, edge_weight="weight", fanouts=(2, 2))
 
 
 @pytest.mark.parametrize("rows", ["", "p1,p1\np2,p2\n", "p1,p2\n"])

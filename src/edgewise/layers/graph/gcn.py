@@ -68,8 +68,8 @@ def _weighted(graph: Graph, weight: Tensor, paired: bool) -> tuple[Graph, Tensor
     if paired or not graph.is_square:
         d_senders = a.new_zeros(loops.num_senders, 1).index_add(0, loops.senders, a.unsqueeze(-1))
     d_i, d_j = ends(loops, d, d_senders)
-    scale = (d_i.double() * d_j.double()).rsqrt().squeeze(-1).to(a.dtype)
-    return loops, a * torch.where(a == 0, 0, scale)
+    product = (d_i.double() * d_j.double()).squeeze(-1)
+    return loops, a * torch.where(product == 0, 1, product).rsqrt().to(a.dtype)  # of a product 0 the entry is 0, too
 
 
 def degrees_of_senders(graph: Graph, paired: bool) -> Tensor:

@@ -330,11 +330,13 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     if weighted and layer not in WEIGHTED_LAYERS:
         have = ", ".join(WEIGHTED_LAYERS)
         what = f"the layer {layer!r} has no place for weights of edges, and this task has some: {have} have"
-        raise ConfigError(f"{what}; without --task.weight the column is a feature, which {', '.join(EDGE_LAYERS)} read")
+        raise ConfigError(
+            f"{what}; without --task.edge_weight the column is a feature, which {', '.join(EDGE_LAYERS)} read"
+        )
     if edges and not weighted and layer not in EDGE_LAYERS:
         readers = ", ".join(EDGE_LAYERS)
         what = f"the layer {layer!r} reads no edge features, and this task has some: {readers} do"
-        right = "--task.weight NAME makes one a weight, and --task.ignore leaves them out"
+        right = "--task.edge_weight NAME makes one a weight, and --task.ignore leaves them out"
         raise ConfigError(f"{what}; of one's own tables {right}")
     if edges and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that have features")

@@ -166,12 +166,5 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
 }
 RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
 EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", *RELATIONAL)  # read features of edges, each with a map of its own
-WEIGHTED_LAYERS = (
-    "gcn",
-    "sage-mean",
-    "sage-union",
-    "gin",
-    "gcnii",
-    "fast-gcn",
-    "acm",
-)  # have a place for weights of edges
+# Have a place for weights of edges.
+WEIGHTED_LAYERS = ("gcn", "sage-mean", "sage-union", "gin", "gcnii", "fast-gcn", "acm")

@@ -505,6 +505,8 @@ def own_choices(
         "items": Path(items).expanduser() if items else None,
     }
     tables = read_attributes(places, {"users": NAMES["user"], "items": NAMES["item"]}, {*names_in(ignore)}, like)
+    if lacking := [what for what, place in places.items() if place and what not in tables]:
+        raise DataError(f"{like}: the run knows nothing of {lacking[0]}: leave out --task.{lacking[0]}")
     sources = [path, *(place for place in places.values() if place)]
     if like:
         run = Path(like).expanduser()

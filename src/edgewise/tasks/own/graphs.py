@@ -422,7 +422,7 @@ def graph_folder(
     folds: int = 0,
     group: str = "",
     time: str = "",
-    weight: str = "",
+    edge_weight: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
@@ -464,14 +464,14 @@ def graph_folder(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
-        weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers that
-            have a place for that. `scale` divides them by their mean. Empty: all columns are features.
+        edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
+            that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     ignored = frozenset(names_in(ignore))
     asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
-    return GraphFiles(asked, graph, undirected, scale == "standard", parallel, weight).settle(
+    return GraphFiles(asked, graph, undirected, scale == "standard", parallel, edge_weight).settle(
         folder, like, target, How(cut, fold, folds, group, time)
     )
 

@@ -292,7 +292,7 @@ def node_folder(
     folds: int = 0,
     group: str = "",
     bad_rows: Literal["refuse", "skip"] = "refuse",
-    weight: str = "",
+    edge_weight: str = "",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -344,8 +344,8 @@ def node_folder(
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: A column: what has the same cell there, such as a patient, is in one part.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
-        weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers that
-            have a place for that. `scale` divides them by their mean. Empty: all columns are features.
+        edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
+            that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
@@ -364,9 +364,9 @@ def node_folder(
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
         columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
-        edges = fit_edges(given, weight, scale == "standard")
+        edges = fit_edges(given, edge_weight, scale == "standard")
         widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
-        names |= {"weight": weight} if weight else {}
+        names |= {"weight": edge_weight} if edge_weight else {}
         return replace(fitted, columns=columns, edges=edges, widths=widths, names=names, parallel=parallel)
 
     own = settle(given, like, target, how, fit=fit_columns)
@@ -445,7 +445,9 @@ def weighed(given: OneGraph, fitted: Fitted) -> OneGraph:
     if not isinstance(given.e, np.ndarray):
         weights_in(given.e or [], fitted.weight, given.place)
     elif fitted.weight != "edge_attr" or given.e.shape[1] != 1 or bool((given.e < 0).any()):
-        raise DataError(f"{given.place}: --task.weight edge_attr takes an array edge_attr [E] of numbers of at least 0")
+        raise DataError(
+            f"{given.place}: --task.edge_weight edge_attr takes an array edge_attr [E] of numbers of at least 0"
+        )
     scale = f", divided by {fitted.edges[0].deviation:.4g}" if fitted.edges else ""
     return replace(given, notes=(*given.notes, f"edges count by {fitted.weight}{scale}"))
 
@@ -554,7 +556,8 @@ class OwnLinks(LinkPrediction):
         files = find_tables(place, "edges") if place.is_dir() else [place]
         if not files:
             raise DataError(f"{place} lacks edges.csv (or .tsv, .parquet): links are measured by a table of edges")
-        asked, number_of, rows, told = self.fitted.asked(self.asked), self.given.number_of, ([], []), list[str]()
+        asked, number_of, told = self.fitted.asked(self.asked), self.given.number_of, list[str]()
+        rows: tuple[list[tuple[str, ...]], list[tuple[str, ...]]] = ([], [])  # linked, and not
         for one in (Edges(path, asked.ends) for path in files):
             one.look(number_of, asked)
             label = Called(one.path, one.names, {*one.ends, *asked.ignore}).first(("label",))
@@ -610,7 +613,7 @@ def link_folder(
     cut: Literal["auto", "random", "time"] = "auto",
     folds: int = 0,
     bad_rows: Literal["refuse", "skip"] = "refuse",
-    weight: str = "",
+    edge_weight: str = "",
 ) -> LinkPrediction:
     """Guess which nodes of your own graph are linked, from their features and the links that are not held out.
 
@@ -638,9 +641,9 @@ def link_folder(
             "auto": by time where that is named.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
-        weight: A column of edges, numbers of at least 0: how much a link that trains counts in the sums and means of
-            layers that have a place for that, the mean where it is there several times. `scale` divides them by their
-            mean.
+        edge_weight: A column of edges, numbers of at least 0: how much a link that trains counts in the sums and means
+            of layers that have a place for that, the mean where it is there several times. `scale` divides them by
+            their mean.
 
     Errors      as those of `node-folder`; what is known of the edges is read by no model of links: a DataError names it
     """
@@ -650,13 +653,13 @@ def link_folder(
     asked = replace(asked, skip=bad_rows == "skip")
     given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
     given, when = times_of_edges(given, time) if how.cut == "time" and not like else (given, None)
-    weight = fitted.weight if fitted else weight
+    weight = fitted.weight if fitted else edge_weight
     if given.e is not None and not weight:
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
-        what = f"nothing reads what is known of edges: give --task.ignore {names}, or --task.weight NAME"
+        what = f"nothing reads what is known of edges: give --task.ignore {names}, or --task.edge_weight NAME"
         raise DataError(f"{given.place}: {what}")
     if weight and fanouts:
-        raise ConfigError("weights of edges are read with the whole graph: leave out task.fanouts, or task.weight")
+        raise ConfigError("weights of edges are read with the whole graph: leave out task.fanouts, or task.edge_weight")
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
     generator, notes, changes = torch.Generator().manual_seed(fold), list[str](), list[str]()
     if like:
@@ -680,10 +683,8 @@ def link_folder(
     given = given.described(made.train.numpy())  # those that are held out are in no degree
     given = of_links(given, made.train, weight) if weight else given
     if fitted is None:
-        columns, edges = (
-            fit_to(given.x, slice(None), scale == "standard"),
-            fit_edges(given, weight, scale == "standard"),
-        )
+        columns = fit_to(given.x, slice(None), scale == "standard")
+        edges = fit_edges(given, weight, scale == "standard")
         widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
         fitted = Fitted((), columns, edges, widths, names=names | ({"weight": weight} if weight else {}))
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
