@@ -230,7 +230,9 @@ def test_texts_of_words_are_scikit_learns_tf_idf_of_those_that_train(tmp_path: P
     peer = TfidfVectorizer(min_df=2).fit(texts[:6])
     assert encodings[0].levels == tuple(peer.get_feature_names_out()) and "blue" in encodings[0].levels
     new = ["A green one, GREEN and fast", "none of them"]
-    (other,) = read_all(write(tmp_path, "\n".join(["about", *new, '""']) + "\n"), known={"about": "text"})
+    (other,) = read_all(
+        write(tmp_path, "\n".join(["about", *(f'"{text}"' for text in (*new, ""))]) + "\n"), known={"about": "text"}
+    )
     np.testing.assert_allclose(features([other], encodings), peer.transform([*new, ""]).toarray(), atol=1e-12)
     rows = [{"about": text} for text in (*new, "")]
     np.testing.assert_allclose(encoded(rows, to_plain(encodings)), features([other], encodings), atol=1e-7)

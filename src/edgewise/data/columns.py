@@ -142,10 +142,9 @@ def _column(table: Table, name: str, known: Kind | None) -> Column:
         if len(here) > MAX_LEVELS or len(here) > max(2, count // 2):
             kind = "text"
             if 2 * sum(len(TOKEN.findall(level)) >= WORDS for level in here) < len(here):
-                what = f"{len(here):,} different texts in {count:,} rows, most of fewer than {WORDS} words"
-                right = (
-                    f"numbers, truth values, dates, texts that repeat, at most {MAX_LEVELS}, or of words are features"
-                )
+                what = f"{len(here):,} different texts in {count:,} rows"
+                kinds = f"texts that repeat, at most {MAX_LEVELS}, or that have {WORDS} words and more"
+                right = f"numbers, truth values, dates, {kinds} are features"
                 raise DataError(f"{table.path}: {name} holds {what}: {right}; give --task.ignore {name}")
     if kind in CODED:
         return Column(name, kind, codes, present, tuple(here))

@@ -120,7 +120,9 @@ def test_the_recipes_of_choices_and_facts_train_and_are_measured_on_other_files(
         assert main(["evaluate", str(tmp_path / recipe), "--data", str(tmp_path / file), "--json"]) == 0
         out, err = capsys.readouterr()
         found = json.loads(out.splitlines()[-1])
-        assert found["test"] == pytest.approx(own["test"]) and "valid" not in found
+        alike = own["test"].keys() - ({"loss"} if recipe == "own-choices" else {})  # items are drawn row by row
+        assert [found["test"][name] for name in alike] == pytest.approx([own["test"][name] for name in alike])
+        assert "valid" not in found
         assert found["quality"]["measures"].keys() == own["quality"]["measures"].keys() and lost[recipe] in err
 
 
@@ -149,17 +151,16 @@ def test_who_is_new_is_known_by_what_is_known_of_users_and_items(tmp_path: Path)
     def answers(request: str) -> list[str]:
         return [one["item"] for one in loaded.task.predict(loaded.model, None, request, "cpu")["items"]]
 
-    even = {f"i{n}" for n in range(0, 12, 2)}
-    for request in ('{"user": "new", "team": "a", "age": 3}', "u20"):
-        assert {*answers(request)[:6]} == even
-    assert {*answers('{"user": "new", "team": "b", "age": 3}')[:6]}.isdisjoint(even)
-    assert "i10" in answers('{"user": "new", "team": "a", "age": 3, "items": ["i0", "i2", "i4", "i6", "i8"]}')[:1]
+    new = '{"user": "new", "team": "%s", "age": 9}'
+    for request, own_item, other in ((new % "a", "i10", "i11"), ("u20", "i10", "i11"), (new % "b", "i11", "i10")):
+        assert own_item in answers(request)[:6] and other not in answers(request)[:6]
+    assert answers('{"team": "a", "age": 9, "items": ["i0", "i2", "i4", "i6", "i8"]}')[0] == "i10"
     assert own.predict(loaded.model, None, "nobody", "cpu")["known"] is False
     before = answers("u3")
     for path in tmp_path.glob("*.csv"):
         path.unlink()
     loaded = training.load_run(tmp_path / "run")
-    assert answers("u3") == before and {*answers('{"team": "a", "age": 3}')[:6]} == even
+    assert answers("u3") == before and "i10" in answers('{"team": "a", "age": 9}')[:6]
 
 
 def test_a_new_entity_is_known_by_what_is_known_of_entities(tmp_path: Path) -> None:

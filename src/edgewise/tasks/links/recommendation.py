@@ -114,7 +114,8 @@ class Recommendation(Predicts):
 
     Equation    L = mean over choices (u, i) and drawn items j of -log σ(z_uᵀ z_i - z_uᵀ z_j)
     Symbols     the model's output = z [U + I, C], first the users, then the items; the graph has the training choices
-                as edges in both directions; j = drawn among all items, `negatives` for each choice
+                as edges in both directions; j = drawn among all items, `negatives` for each choice; with attributes
+                among those that someone chose, or features alone would be learned to be disliked
     Shapes      x = one-hot [U + I, U + I], sparse, and beside it what `attributes` say of users and items
     Scores      recall@k, ndcg@k, mrr@k: means over the users of a split, whose other known choices are left out of
                 their lists: the training ones, and for the test also those that chose the weights; items that score the
@@ -155,6 +156,7 @@ class Recommendation(Predicts):
         trained[torch.cat([self.splits["train"][:, 0], self.users + self.splits["train"][:, 1]])] = True
         named = {"users": choices.users, "items": choices.items}
         self.matrix = one_hot(trained, attributes and attributes.matrix(named))
+        self._drawn = trained[self.users :].nonzero()[:, 0] if attributes else torch.arange(self.items)
         if attributes and "users" in attributes.tables:
             self.form = '{"user": NAME, COLUMN: CELL, ..., "items": [ITEM, ...]}'
         self.signature = Features(inputs=self.matrix.shape[1], outputs=width, classes=False)
@@ -178,7 +180,7 @@ class Recommendation(Predicts):
         pairs = self.splits["train"]
         if size < len(pairs):
             pairs = pairs[torch.randperm(len(pairs), generator=generator)[:size]]
-        drawn = torch.randint(self.items, (len(pairs), self.negatives), generator=generator)
+        drawn = self._drawn[torch.randint(len(self._drawn), (len(pairs), self.negatives), generator=generator)]
         return ChoiceBatch(self._read(pattern), self.x, pairs[:, 1], users=pairs[:, 0], drawn=drawn)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
