@@ -12,6 +12,7 @@ FLOORS = {
     "errors": 0,
     "files": 0,
     "memory": 0,
+    "markup": 0,
     "configuration": 0,
     "native": 0,
     "graphs": 1,

@@ -110,6 +110,7 @@ class Kind:
     options: dict[str, str] = field(default_factory=dict)
     places: tuple[str, ...] = ("task.folder",)  # the options with places, below what `make` gives
     whole: bool = False  # whether the run holds all data, so that its parts can be measured without their files
+    told: str = ""  # what explanations name, with semicolons in between
     inputs: str = ""  # a table of predictions reads these lines, where it reads no files like those that trained
     exports: bool = True
 
@@ -117,18 +118,29 @@ class Kind:
 SMALL = {"model.width": "8", "model.depth": "1"}
 TABLE = ("task.file",)
 KINDS = {
-    "nodes": Kind("own-nodes", one_graph, "n3", SMALL, whole=True),
-    "links": Kind("own-links", one_graph, "n1,n5", SMALL | {"task.ignore": "label"}, whole=True, inputs="n1,n2"),
-    "facts": Kind("own-facts", facts, "p1, likes, ?", SMALL, whole=True, inputs="?, likes, p1"),
-    "choices": Kind("own-choices", choices, "u1", {"model.depth": "1"}, TABLE, whole=True, inputs="a new one"),
-    "graphs": Kind("own-graphs", graphs, "test:1", SMALL | {"model.layer": "gat"}),
-    "molecules": Kind(
-        "own-molecules", molecules, "CCO", SMALL | {"task.label": "logp,toxic", "task.ignore": "note"}, TABLE
+    "nodes": Kind("own-nodes", one_graph, "n3", SMALL, whole=True, told="size;kind;n3"),
+    "links": Kind(
+        "own-links", one_graph, "n1,n5", SMALL | {"task.ignore": "label"}, whole=True, told="n1;size", inputs="n1,n2"
     ),
-    "texts": Kind("own-texts", texts, "a good one", SMALL | {"model.hidden": "8"}, TABLE),
-    "text": Kind("own-text-model", text, "good lines", SMALL | {"task.context": "16"}, TABLE, inputs="bad lines"),
-    "images": Kind("own-images", pictures, "/red/0.png", SMALL | {"task.size": "16"}),
-    "points": Kind("own-points", clouds, "/long/1.csv", SMALL | {"task.neighbors": "3"}),
+    "facts": Kind("own-facts", facts, "p1, likes, ?", SMALL, whole=True, told="likes", inputs="?, likes, p1"),
+    "choices": Kind(
+        "own-choices", choices, "u1", {"model.depth": "1"}, TABLE, whole=True, told="u1", inputs="a new one"
+    ),
+    "graphs": Kind("own-graphs", graphs, "test:1", SMALL | {"model.layer": "gat"}, told="age;kind;edge long"),
+    "molecules": Kind(
+        "own-molecules",
+        molecules,
+        "CCO",
+        SMALL | {"task.label": "logp,toxic", "task.ignore": "note"},
+        TABLE,
+        told="element O",
+    ),
+    "texts": Kind("own-texts", texts, "a good one", SMALL | {"model.hidden": "8"}, TABLE, told="good;one"),
+    "text": Kind(
+        "own-text-model", text, "good lines", SMALL | {"task.context": "16"}, TABLE, told="good", inputs="bad lines"
+    ),
+    "images": Kind("own-images", pictures, "/red/0.png", SMALL | {"task.size": "16"}, told="row 1, column 1"),
+    "points": Kind("own-points", clouds, "/long/1.csv", SMALL | {"task.neighbors": "3"}, told="x from the middle"),
     "parallel": Kind(
         "own-translation",
         pairs,
@@ -136,6 +148,7 @@ KINDS = {
         {"model.width": "8", "model.heads": "2", "model.encoder_depth": "1", "model.decoder_depth": "1"}
         | {"model.feed_forward.hidden": "8", "task.length": "40", "task.beam": "1"},
         ("task.source", "task.target"),
+        told="Wort;⟨begin⟩",
         inputs="Wort 5",
     ),
 }

@@ -89,6 +89,15 @@ def test_it_explains(journey) -> None:
     assert scores(explained, "gradient", None, None).nodes.isfinite().all()
 
 
+def test_its_explanation_names_what_it_read_and_adds_up(journey) -> None:
+    why = edgewise.load(journey.run).explain(journey.asked)
+    assert why.sums() and all(abs(one.remainder) < 1e-3 * max(1, abs(why.value)) for one in why.sums())
+    named = {cell for one in why.listings() for row in one.cells for cell in row}
+    assert {*journey.kind.told.split(";")} <= named
+    parts = next((one for one in why.listings() if one.title == "Features"), None)
+    assert parts is None or sum(parts.scores) == pytest.approx(why.sums()[0].parts, abs=1e-4)
+
+
 def answered(app: Any, content: dict[str, Any]) -> tuple[int, Any]:
     """The status and the JSON of a request to a service in this process."""
     body, sent = json.dumps(content).encode(), list[dict[str, Any]]()

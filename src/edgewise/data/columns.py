@@ -314,6 +314,22 @@ class Encoding:
             raise DataError(f"{cell}, too far from the {usual} of the rows that train")
         return np.stack([values, ~column.present] if self.flagged else [values], axis=1)
 
+    def says(self, features: Sequence[float]) -> str:
+        """What the features [width] of a cell say of it; zeros are what stands for nothing that is known.
+
+        >>> Encoding("height", "number", shift=1.7, deviation=0.1).says([-2.0])
+        '1.5'
+        """
+        if self.kind == "category":
+            return next((level for level, there in zip(self.levels, features, strict=True) if there), "none")
+        if self.flagged and features[1]:
+            return "missing"
+        value = self.shift + self.deviation * features[0]
+        if self.kind == "date":
+            when = EPOCH + timedelta(minutes=round(value * 1440))  # float32 knows no seconds
+            return when.isoformat(" ", "minutes").removesuffix("+00:00").removesuffix(" 00:00")
+        return {0.0: "no", 1.0: "yes"}.get(value, f"{value:.6g}") if self.kind == "boolean" else f"{value:.6g}"
+
     def unknown(self, column: Column) -> list[str]:
         """The levels of a column that this encoding has no feature for."""
         return sorted({*column.levels} - {*self.levels}) if self.kind == "category" else []

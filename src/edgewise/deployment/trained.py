@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from os import PathLike
@@ -16,7 +17,9 @@ from edgewise.data.rows import as_text
 from edgewise.data.table import Problems
 from edgewise.deployment.inputs import attempts, in_order, is_file_of_inputs, is_whole, read_inputs
 from edgewise.errors import ConfigError, DataError, EdgewiseError, a_kind
+from edgewise.explanations import Explanation
 from edgewise.graphs import Graph
+from edgewise.markup import element, folded, note
 from edgewise.models.text.sampling import Piece, Sampling
 from edgewise.tasks.core.abilities import PredictsAll, Streams, generating, predicting
 from edgewise.tasks.core.task import Pattern, Task
@@ -79,6 +82,29 @@ class Trained(nn.Module):
                 told = dict.fromkeys(map(str, wrong))
                 raise wrong[0] if len(told) == 1 else DataError(*Problems(told).sentences())
             yield from (one for one in made if not isinstance(one, EdgewiseError))
+
+    def explain(
+        self,
+        row: object,
+        target: str | None = None,
+        method: str = "integrated-gradients",
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> Explanation:
+        """Why an input's prediction is what it is, by the names of columns, words, atoms, ...: a notebook shows it.
+
+        Symbols     row = one input, as `predict` reads it; target = as `edgewise explain --target` names it; method,
+                    layer, head = as of `edgewise.explain`
+        """
+        alone = copy.deepcopy(self.model).cpu() if self.device.type != "cpu" else self.model
+        subject = predicting(self.task).subject(alone.eval(), self.pattern, self._request(row))
+        return subject.explanation(alone, target, method, layer, head)[0]
+
+    def _repr_html_(self) -> str:
+        said = getattr(self.task, "summary", ()) or (self.task.describe(),)
+        numbers = f"{type(self.model).__name__}, {sum(p.numel() for p in self.model.parameters()):,} parameters"
+        reads = getattr(self.task, "form", "")
+        return note(said[0], element("p", numbers), *([element("pre", reads)] if reads else []), folded(said[1:]))
 
     def of_file(
         self,

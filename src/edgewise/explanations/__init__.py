@@ -13,3 +13,5 @@ from edgewise.explanations.methods import EXPLANATIONS as EXPLANATIONS
 from edgewise.explanations.methods import Explanation as Explanation
 from edgewise.explanations.methods import explain as explain
 from edgewise.explanations.methods import scores as scores
+from edgewise.explanations.naming import Feature as Feature
+from edgewise.explanations.naming import Names as Names

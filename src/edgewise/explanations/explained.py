@@ -20,19 +20,24 @@ from edgewise.layers.plain.linear import SparseFeatures
 from edgewise.models.edge_index import OnEdgeIndex, on_graphs
 
 Target = int | Sequence[int] | Callable[[Tensor], Tensor]
+Baseline = float | Tensor | None
+MOST = 1 << 21  # features of all nodes together that have a gate each
 
 
 class Explained:
     """One number of a model's outputs, and gates through which it reads its nodes and edges.
 
     Equation    F(g, m) = t(f(b + g ⊙ (x − b), m)): node j's features are x_j where g_j = 1 and the baseline b_j where
-                g_j = 0; the messages of edge e are scaled by m_e in every layer, and without gates F is the prediction
+                g_j = 0; the messages of edge e are scaled by m_e in every layer, and without gates F is the prediction;
+                a list of gates has one for each feature: g [J, C], and those of the further features that vary
     Symbols     model = f; inputs = (graph, x, *more) as the model reads them; target = t, an index of the outputs or a
                 function of them: an index of a row takes its largest number; edges = the graph whose edges have
                 gates, the model's own unless given; baseline = b, a number or a tensor that broadcasts to x; of
                 tokens it is an embedding, and 0 unless given; None: no features stand for "not there" (of atoms,
                 say), so that nodes have no gates; node = the receiver that the number belongs to, where it belongs
-                to one: of an encoder-decoder counted from the first source
+                to one: of an encoder-decoder counted from the first source. A pair of baselines: that of x, and a
+                number that stands for "not there" in the features that the model reads after x, such as those of edges
+                (None: they stay)
     Shapes      g [J], m [E] in the order of `edges`
     Errors      ExplanationError for outputs that the target does not make one finite number of, for an index where
                 they are no tensor, and for gates on tokens that no `nn.Embedding` of the model reads as they are given
@@ -49,13 +54,15 @@ class Explained:
         inputs: tuple[Any, ...],
         target: Target,
         edges: Graph | None = None,
-        baseline: float | Tensor | None = 0.0,
+        baseline: Baseline | tuple[Baseline, float | None] = 0.0,
         node: int | None = None,
     ) -> None:
+        baseline, features_baseline = baseline if isinstance(baseline, tuple) else (baseline, None)
         check_explained(model, inputs, target)
-        _check_options(edges, baseline, node)
+        _check_options(edges, baseline, node, features_baseline)
         inputs = tuple(_tracked(given) for given in inputs)
         self.model, self.inputs, self.baseline = on_graphs(model).eval(), inputs, _tracked(baseline)
+        self.features_baseline = features_baseline
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size
         own = graph.cross if isinstance(graph, EncoderDecoderGraph) else graph
@@ -103,20 +110,46 @@ class Explained:
             self(None, torch.ones(self.edges.num_edges, device=self.device))
         return self.calls
 
-    def __call__(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of one gate for each feature: of x [J, C], or [J] where they are tokens, sparse or more than `MOST`; of
+        each of the further features that vary its own."""
+        x = self.x
+        whole = self.tokens or isinstance(x, SparseFeatures) or self.num_nodes * x.shape[-1] > MOST
+        own = (self.num_nodes,) if whole else (self.num_nodes, x.shape[-1])
+        return [own, *(tuple(one.shape) for one in self.inputs[2:] if self._varies(one))]
+
+    def gates(self, flat: Tensor) -> list[Tensor]:
+        """One long tensor cut into these shapes."""
+        parts = flat.split([prod(shape) for shape in self.shapes])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def _varies(self, given: Any) -> bool:
+        floating = isinstance(given, Tensor) and given.is_floating_point()
+        return floating and self.features_baseline is not None
+
+    def __call__(
+        self, nodes: Tensor | list[Tensor] | None = None, edges: Tensor | None = None, removing: bool = False
+    ) -> Tensor:
         """F(g, m); removing: without the edges where m is 0, so that softmaxes and means are over those that remain."""
         return one_number(self.target(self.outputs(nodes, edges, removing)), "the target")
 
-    def outputs(self, nodes: Tensor | None = None, edges: Tensor | None = None, removing: bool = False) -> Tensor:
+    def outputs(
+        self, nodes: Tensor | list[Tensor] | None = None, edges: Tensor | None = None, removing: bool = False
+    ) -> Tensor:
         """The model's outputs under gates."""
         self.calls = 0
         return self.under(None if edges is None else Gates(lambda call: self._factor(call, edges), removing), nodes)
 
-    def under(self, gates: Gates | None, nodes: Tensor | None = None) -> Tensor:
+    def under(self, gates: Gates | None, nodes: Tensor | list[Tensor] | None = None) -> Tensor:
         """The model's outputs under any gates of its calls."""
         graph, _, *more = self.inputs
-        with self._held, gated(gates), self._reading(nodes):
-            outputs: Tensor = self.model(graph, self._features(nodes), *more)
+        own, *others = nodes if isinstance(nodes, list) else [nodes]
+        if others and (start := self.features_baseline) is not None:
+            rest = iter(others)
+            more = [start + next(rest) * (one - start) if self._varies(one) else one for one in more]
+        with self._held, gated(gates), self._reading(own):
+            outputs: Tensor = self.model(graph, self._features(own), *more)
         return outputs
 
     def _features(self, g: Tensor | None) -> Any:
@@ -127,7 +160,7 @@ class Explained:
             if not isinstance(self.baseline, Tensor) and self.baseline == 0:
                 return SparseFeatures(x.graph, x.weight * g.index_select(0, x.graph.receivers))
             x = x.to_dense()
-        return self.baseline + g[:, None] * (x - self.baseline)
+        return self.baseline + (g[:, None] if g.ndim == 1 else g) * (x - self.baseline)
 
     @contextmanager
     def _reading(self, g: Tensor | None) -> Iterator[None]:
@@ -226,8 +259,12 @@ def check_explained(model: Any, inputs: tuple[Any, ...], target: Any) -> None:
         raise ExplanationError(f"the target is {what}, not {target!r}")
 
 
-def _check_options(edges: Any, baseline: Any, node: Any) -> None:
+def _check_options(edges: Any, baseline: Any, node: Any, features_baseline: Any) -> None:
     """Raise ExplanationError for edges, a baseline or a node that are none."""
+    if isinstance(features_baseline, bool) or not isinstance(features_baseline, int | float | None):
+        raise ExplanationError(f"features_baseline must be a number, or None, not {shown(features_baseline)}")
+    if features_baseline is not None and baseline is None:
+        raise ExplanationError("features_baseline goes with a baseline of x, which is None")
     if not isinstance(edges, Graph | None):
         raise ExplanationError(f"edges must be the Graph whose edges are explained, not {shown(edges)}")
     if isinstance(baseline, bool) or not isinstance(baseline, int | float | Tensor | None):

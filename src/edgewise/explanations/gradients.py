@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from heapq import heappop, heappush
-from math import isfinite
-from typing import NamedTuple
+from math import isfinite, prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from edgewise.errors import ExplanationError
-from edgewise.explanations.attention import Scores
 from edgewise.explanations.explained import Explained
 
 POINTS = torch.from_numpy(np.polynomial.legendre.leggauss(2)[0]).float()  # in [-1, 1]; both count 1
@@ -23,22 +22,23 @@ MOST_INTERVALS = 100  # of a part, by halving: at most 398 gradients and 200 val
 SHORTEST = 1e-6  # of an interval, relative to its end: what misses much there is a jump, which no gradient sees
 
 
-def gradient(explained: Explained) -> Scores:
-    """Gradient times input: ∂F/∂g_j, which is Σ_c x_jc ∂F/∂x_jc for a baseline of 0, and ∂F/∂m_e.
+def gradient(explained: Explained) -> tuple[Tensor, Tensor | None, None, list[Tensor]]:
+    """Gradient times input: ∂F/∂g_jc, which is x_jc ∂F/∂x_jc for a baseline of 0, their sum over c, and ∂F/∂m_e.
 
     Reference   Shrikumar et al., "Not just a black box", 2016; on edges: Sundararajan et al. 2017 at one point
     """
-    g, m = (torch.ones(n, device=explained.device) for n in (explained.num_nodes, explained.edges.num_edges))
-    edges = _slope(lambda m: explained(None, m), m)
-    nodes = None if explained.baseline is None else _slope(lambda g: explained(g, None), g)
-    return edges, nodes
+    edges = _slope(lambda m: explained(None, m), torch.ones(explained.edges.num_edges, device=explained.device))
+    if explained.baseline is None:
+        return edges, None, None, []
+    g = torch.ones(_count(explained), device=explained.device)
+    return edges, *_by_feature(explained, _slope(lambda g: explained(explained.gates(g)), g), None)
 
 
-def integrated(explained: Explained) -> tuple[Tensor, Tensor | None, float]:
-    """Integrated gradients of the nodes' features and of the edges' messages, and by how much their sums miss.
+def integrated(explained: Explained) -> tuple[Tensor, Tensor | None, float, list[Tensor]]:
+    """Integrated gradients of all features and of the edges' messages, and by how much their sums miss.
 
-    Equation    s_j = ∫₀¹ ∂F(α 1, 1)/∂g_j dα, so that Σ_j s_j = F(1, 1) - F(0, 1);  s_e = ∫₀¹ ∂F(1, α 1)/∂m_e dα, so
-                that Σ_e s_e = F(1, 1) - F(1, 0)
+    Equation    s_jc = ∫₀¹ ∂F(α 1, 1)/∂g_jc dα, so that Σ_jc s_jc = F(1, 1) - F(0, 1), with those of further features
+                where they vary; s_j = Σ_c s_jc;  s_e = ∫₀¹ ∂F(1, α 1)/∂m_e dα, so that Σ_e s_e = F(1, 1) - F(1, 0)
                 On an interval the integral is h (w ∂(a) + (1 - w) ∂(b)) of the gradients at Gauss's two points, with
                 the w that makes its sum the change of F; w = 1/2 where that one is not in [0, 1]. It is exact for one
                 kink between the points, as a ReLU makes them, and of Gauss's order where F is smooth
@@ -48,9 +48,19 @@ def integrated(explained: Explained) -> tuple[Tensor, Tensor | None, float]:
     """
     edges, missed = _along(lambda m: explained(None, m), explained.edges.num_edges, explained.device)
     if explained.baseline is None:
-        return edges, None, missed
-    nodes, missed_nodes = _along(lambda g: explained(g, None), explained.num_nodes, explained.device)
-    return edges, nodes, max(missed, missed_nodes)
+        return edges, None, missed, []
+    features, more = _along(lambda g: explained(explained.gates(g)), _count(explained), explained.device)
+    return edges, *_by_feature(explained, features, max(missed, more))
+
+
+def _count(explained: Explained) -> int:
+    return sum(map(prod, explained.shapes))
+
+
+def _by_feature(explained: Explained, flat: Tensor, missed: Any) -> tuple[Tensor, Any, list[Tensor]]:
+    """Of one long tensor of scores those of the nodes, and those of each feature, where x has some of its own."""
+    own, *more = explained.gates(flat)
+    return own if own.ndim == 1 else own.sum(-1), missed, [] if own.ndim == 1 and not more else [own, *more]
 
 
 def _slope(function: Callable[[Tensor], Tensor], at: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from torch import Tensor, nn
 from edgewise.errors import ExplanationError, nearest
 from edgewise.explanations import attention, gradients, removal
 from edgewise.explanations.explained import Explained, Target
+from edgewise.explanations.naming import Listing, Names, Sum, largest
 from edgewise.explanations.reach import around
 from edgewise.graphs import Graph
 from edgewise.graphs.checks import shown
+from edgewise.markup import element, note, table
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ class Explanation:
     """What the edges and nodes of a graph contribute to one number of a model's outputs.
 
     Symbols     edges [E] in the order of `graph`, positive where an edge raises the output; None where the model reads
-                no edges; nodes [J], of its senders; value = F; missed = by how much integrated gradients' sums miss
+                no edges; nodes [J], of its senders; value = F; missed = by how much integrated gradients' sums miss;
+                features = of gradients, what each feature adds to its node's score, [J, C], and the scores of the
+                further features that vary; empty where x has tokens or is sparse; names = how all of it is called
     """
 
     method: str
@@ -56,12 +61,53 @@ class Explanation:
     nodes: Tensor
     value: float
     missed: float | None = None
+    features: Sequence[Tensor] = ()
     explained: Explained = field(repr=False, kw_only=True)
+    names: Names = field(default=Names(), repr=False, kw_only=True)
 
     @property
     def signed(self) -> bool:
         """Whether a negative score says that something speaks against the output."""
         return EXPLANATIONS[self.method].signed
+
+    def sums(self) -> list[Sum]:
+        """What the scores add up to, of features and of edges: the output is the baseline, the parts and a remainder.
+
+        Edge cases  a method without signs has none, and what has no finite output at its baseline is left out
+        """
+        if not self.signed:
+            return []
+        explained, made = self.explained, list[Sum]()
+        removing = self.method == "leave-one-out"
+        if explained.baseline is not None:
+            parts = self.features or [self.nodes]
+            start = explained.gates(torch.zeros(sum(map(prod, explained.shapes)), device=explained.device))
+            zero: Any = start if self.features else torch.zeros_like(self.nodes)
+            made += self._sum("features", parts, self.names.absent(explained), nodes=zero)
+        if self.edges is not None:
+            zero = torch.zeros_like(self.edges)
+            made += self._sum("edges", [self.edges], "no edges: nothing is received", edges=zero, removing=removing)
+        return made
+
+    @torch.no_grad()
+    def _sum(self, of: str, parts: Sequence[Tensor], meaning: str, **gates: Any) -> list[Sum]:
+        try:
+            baseline = float(self.explained(**gates))
+        except ExplanationError:
+            return []
+        total = sum(float(part.double().sum()) for part in parts)
+        return [Sum(of, total, baseline, self.value - baseline - total, meaning)]
+
+    def listings(self) -> list[Listing]:
+        """The largest scores in tables, by their names: of words, columns, features, edges and nodes, as there are."""
+        return largest(self.names, self.explained, self.edges, self.nodes, self.features, self.signed)
+
+    def _repr_html_(self) -> str:
+        body = [element("p", f"{EXPLANATIONS[self.method].meaning} ({self.method})")]
+        body += [element("p", self.names.told(self.value, one)) for one in self.sums()]
+        for one in self.listings():
+            body += [element("p", one.title), table([*one.head, "score"], one.rows)]
+        return note(f"Why {self.names.what}: {self.value:.4g}{self.names.of_unit}", *body)
 
 
 def explain(
@@ -75,6 +121,7 @@ def explain(
     edges: Graph | None = None,
     baseline: float | Tensor | None = 0.0,
     node: int | None = None,
+    features_baseline: float | None = None,
     layer: int | None = None,
     head: int | None = None,
 ) -> Explanation:
@@ -85,7 +132,8 @@ def explain(
                 `EXPLANATIONS`; edges = whose edges are explained (the model's graph; of an encoder-decoder's the cross
                 graph); baseline = the features that stand for "not there", None where none do: a node's
                 score is then half of its edges'; node = the receiver whose output it is,
-                inferred from an index; layer, head = of the method "attention": the last, and the mean of all
+                inferred from an index; features_baseline = what stands for "not there" in `features`, which then vary
+                with x; None: they stay; layer, head = of the method "attention": the last, and the mean of all
     Shapes      outputs, x and graph as the model has them -> edges [E] in the order of the graph's edges, nodes [J]
     Errors      ExplanationError for an unknown method, a method that has nothing to say of the model (rollout without
                 attention), a target that is no number of the outputs, or a layer or head that is not there
@@ -106,13 +154,16 @@ def explain(
     if not isinstance(features, tuple | list):
         what = "a tuple of what the model reads after x, as (edge_attr,)"
         raise ExplanationError(f"features must be {what}, not {shown(features)}")
-    return scores(Explained(model, (graph, x, *features), target, edges, baseline, node), method, layer, head)
+    explained = Explained(model, (graph, x, *features), target, edges, (baseline, features_baseline), node)
+    return scores(explained, method, layer, head)
 
 
 @torch.inference_mode(False)
 @torch.enable_grad()
-def scores(explained: Explained, method: str, layer: int | None = None, head: int | None = None) -> Explanation:
-    """What `explain` returns, for a number that is known already."""
+def scores(
+    explained: Explained, method: str, layer: int | None = None, head: int | None = None, names: Names | None = None
+) -> Explanation:
+    """What `explain` returns, for a number that is known already; names = how what it is about is called."""
     if not isinstance(method, str) or method not in EXPLANATIONS:
         known = ", ".join(EXPLANATIONS)
         raise ExplanationError(f"there is no method {method!r}{nearest(method, EXPLANATIONS)}; known are {known}")
@@ -127,15 +178,15 @@ def scores(explained: Explained, method: str, layer: int | None = None, head: in
     small = around(explained)
     chosen = {} if method != "attention" else {"layer": -1 if layer is None else layer, "head": head}
     near = explained if small is None else small.explained
-    of_edges, of_nodes, *missed = EXPLANATIONS[method].run(near, **chosen)
+    of_edges, of_nodes, missed, features = (*EXPLANATIONS[method].run(near, **chosen), None, [])[:4]
     if not near.hops:
         of_edges = None
     if of_nodes is None:
         of_nodes = halves(near, of_edges)
     if small is not None:
-        of_edges, of_nodes = small.spread(of_edges, of_nodes)
-    made = partial(Explanation, method, explained.edges, explained=explained)
-    return made(of_edges, of_nodes.detach(), explained.value, *missed)
+        of_edges, of_nodes, features = small.spread(of_edges, of_nodes, features)
+    made = partial(Explanation, method, explained.edges, explained=explained, names=names or Names(features=None))
+    return made(of_edges, of_nodes.detach(), explained.value, missed, features)
 
 
 def halves(explained: Explained, of_edges: Tensor | None) -> Tensor:

@@ -19,23 +19,31 @@ SAME = 1e-4  # relative, by which the output without what is far may differ by r
 
 @dataclass(frozen=True)
 class Near:
-    """What is explained, on the nodes near it. Symbols: nodes, edges = their numbers in the whole graph."""
+    """What is explained, on the nodes near it. Symbols: nodes, edges = their numbers in the whole graph; sizes = of the
+    features there."""
 
     explained: Explained
     nodes: Tensor
     edges: Tensor
     whole: Graph
+    sizes: list[tuple[int, ...]]
 
     def outputs(self, outputs: Tensor) -> Tensor:
         """A model's outputs on the nodes near, at their places in the whole graph: of what is far away 0."""
         return outputs.new_zeros(self.whole.num_receivers, outputs.shape[-1]).index_copy(0, self.nodes, outputs)
 
-    def spread(self, of_edges: Tensor | None, of_nodes: Tensor) -> tuple[Tensor | None, Tensor]:
+    def spread(
+        self, of_edges: Tensor | None, of_nodes: Tensor, features: list[Tensor]
+    ) -> tuple[Tensor | None, Tensor, list[Tensor]]:
         """Scores on the whole graph: of what is far away 0."""
         nodes = of_nodes.new_zeros(self.whole.num_senders).index_copy(0, self.nodes, of_nodes)
+        made = []
+        for number, (part, size) in enumerate(zip(features, self.sizes, strict=False)):
+            rows = self.edges if number and size[0] == self.whole.num_edges else self.nodes
+            made.append(part.new_zeros(size[0], *part.shape[1:]).index_copy(0, rows, part))
         if of_edges is None:
-            return None, nodes
-        return of_edges.new_zeros(self.whole.num_edges).index_copy(0, self.edges, of_edges), nodes
+            return None, nodes, made
+        return of_edges.new_zeros(self.whole.num_edges).index_copy(0, self.edges, of_edges), nodes, made
 
 
 def around(explained: Explained) -> Near | None:
@@ -66,10 +74,11 @@ def around(explained: Explained) -> Near | None:
         baseline = baseline.index_select(-2, nodes)
     try:
         more = [_cut(given, graph, nodes, edges) for given in explained.inputs[2:]]
-        made = Explained(explained.model, (small, _rows(x, nodes), *more), target, small, baseline, place)
+        inputs, both = (small, _rows(x, nodes), *more), (baseline, explained.features_baseline)
+        made = Explained(explained.model, inputs, target, small, both, place)
     except EdgewiseError:
         return None
-    return Near(made, nodes, edges, graph) if same(made.value, explained.value) else None
+    return Near(made, nodes, edges, graph, explained.shapes) if same(made.value, explained.value) else None
 
 
 def within_reach(explained: Explained) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from edgewise import EXPLANATIONS, Graph, explain, fidelity
 from edgewise.apps.command.main import main
 from edgewise.apps.report import explanations
 from edgewise.apps.report.explanations import default_path, write
+from edgewise.explanations import Explained, Feature, Names, scores
 from edgewise.layers import GCN
 from edgewise.tasks.core.drawing import Alignment, Coloured, Drawing
 from edgewise.tasks.core.subject import on_graph
@@ -31,7 +32,9 @@ PAYLOADS = [f"{closing}<{tag}{body}>{body}</script>" for closing in CLOSINGS for
 
 
 def page(folder: Path, request: str, names: list[str], what: str = "'a'") -> str:
-    why = explain(GCN(2, 3), RING, torch.randn(COUNT, 2), (2, 0))
+    columns = [Feature(names[0], says=lambda x: names[1], at=names[2]), Feature(names[3])]
+    made = Explained(GCN(2, 3), (RING, torch.randn(COUNT, 2)), (2, 0))
+    why = scores(made, "integrated-gradients", names=Names(what, what, names, columns, baseline=what))
     assert why.edges is not None
     drawings = [
         *on_graph(RING, why.edges, why.nodes, names, 2),
@@ -40,9 +43,7 @@ def page(folder: Path, request: str, names: list[str], what: str = "'a'") -> str
     ]
     fidelities = [fidelity(why, "edges", orders=1), fidelity(why, "nodes", orders=1)]
     path = folder / "page.html"
-    write(
-        explanations.Page(folder, request, why, what, why.value, names, drawings, fidelities, "--method x", 0.1), path
-    )
+    write(explanations.Page(folder, request, why, why.value, drawings, fidelities, "--method x", 0.1), path)
     return path.read_text(encoding="utf-8")
 
 
@@ -54,6 +55,9 @@ def test_a_page_is_understood_without_documentation(tmp_path: Path) -> None:
         "Legend.",
         "How to read it.",
         "How far to trust it",
+        "What adds up",
+        "at the baseline (",
+        "the remainder is",
         "random",
         "degree",
     ):
@@ -91,7 +95,7 @@ def test_the_list_of_pages_follows(tmp_path: Path) -> None:
     (tmp_path / "explanations").mkdir()
     why = explain(GCN(2, 3), RING, torch.randn(COUNT, 2), (2, 0), "gradient")
     path = default_path(tmp_path, "2", "gradient")
-    made = (tmp_path, "2", why, "'a'", 0.5, (), [], [fidelity(why, "nodes", orders=1)], "", 0.1)
+    made = (tmp_path, "2", why, 0.5, [], [fidelity(why, "nodes", orders=1)], "", 0.1)
     write(explanations.Page(*made), path)
     assert "./2-gradient.html" in (tmp_path / "explanations" / "index.html").read_text(encoding="utf-8")
 

@@ -14,27 +14,28 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from edgewise import training
 from edgewise.apps.arguments import typed_places
+from edgewise.apps.console import columns
 from edgewise.apps.report import pages
-from edgewise.apps.report.pages import Markup, element
+from edgewise.apps.report.pages import element
 from edgewise.deployment.inputs import one_input
-from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity, fidelity, scores
+from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity, fidelity
 from edgewise.tasks.core.abilities import predicting
 from edgewise.tasks.core.drawing import Content, Curve, Curves, Drawing, Panel
 from edgewise.tasks.core.task import EXAMPLE
 from edgewise.training import Moved
 
 FOLDER = "explanations"
-LISTED = 10  # edges and nodes in the tables
 
 SIGNED = """Blue speaks for the output and orange against it: the stronger the colour, the larger the score. Scores are
 relative to the one furthest from 0."""
 UNSIGNED = "The stronger the colour, the larger the score; there are no scores below 0."
 READING = """An edge carries something from its sender to its receiver. The tables list the largest scores with their
 values, those that are not 0, so that nothing hangs on colour alone."""
+PARTS = "Each sum is checked: the output is what it is at the baseline, and the scores, and a remainder."
+NO_PARTS = "The scores of this method are no parts of the output: they add up to nothing."
 TRUST = """Left: the output as the edges or nodes of the highest scores are deleted first. Right: as they are inserted
 first into an empty graph. The faster the left curve falls and the right one rises, the more the scores say; the curves
 of random orders (a mean of several) and of the highest degrees show what an order knows that has not seen the model."""
@@ -44,17 +45,15 @@ of random orders (a mean of several) and of the highest degrees show what an ord
 class Page:
     """All that a page shows.
 
-    Symbols     run, request, method = as the command line has them; options = further ones; what = the number in words;
-                value = what curves show of it; names = of the nodes; drawings = of the scores; fidelities = of the
-                edges, where there are any, and of the nodes; seconds = all that it took
+    Symbols     run, request, method = as the command line has them; options = further ones; value = what curves show of
+                the number; drawings = of the scores; fidelities = of the edges, where there are any, and of the nodes;
+                seconds = all that it took
     """
 
     run: Path
     request: str
     explanation: Explanation
-    what: str
     value: float
-    names: Sequence[str]
     drawings: Sequence[Content]
     fidelities: Sequence[Fidelity]
     options: str
@@ -79,10 +78,12 @@ def write(made: Page, path: Path) -> None:
     """Write a page, and, where it lies in the run's own folder, the list of these pages that its report links to."""
     from edgewise.apps.report.render import part  # matplotlib is loaded when something is drawn
 
-    method = EXPLANATIONS[made.explanation.method]
-    edges, error = made.explanation.edges, made.explanation.missed
+    why, names = made.explanation, made.explanation.names
+    method, error = EXPLANATIONS[why.method], why.missed
     missed = {} if error is None else {"sums miss": f"{error:.1g}"}
-    numbers = {"output": f"{made.value:.4g}", "method": made.explanation.method, **missed}
+    explained = {} if made.value == why.value else {names.unit or "explained": f"{why.value:.4g}"}
+    numbers = {"output": f"{made.value:.4g}", **explained, "method": why.method, **missed}
+    sums = [element("p", names.told(why.value, one)) for one in why.sums()]
     rows = [
         [one.of, *(f"{order.area:+.3g}" for order in (one.method, one.random, one.degree)), f"{one.margin:+.0%}"]
         for one in made.fidelities
@@ -95,10 +96,14 @@ def write(made: Page, path: Path) -> None:
         *(part(content, None) for content in made.drawings),
         element("p", element("b", "Legend. "), SIGNED if method.signed else UNSIGNED),
         element("p", element("b", "How to read it. "), READING),
+        element("h2", "What adds up"),
+        *([element("p", PARTS), *sums] if sums else [element("p", NO_PARTS)]),
         element("h2", "The largest scores"),
-        *([] if edges is None else [element("h3", "Edges"), table(made, edges, True)]),
-        element("h3", "Nodes"),
-        table(made, made.explanation.nodes, False),
+        *(
+            part
+            for one in why.listings()
+            for part in (element("h3", one.title), pages.table([*one.head, "score"], one.rows, ["score"]))
+        ),
         element("h2", "How far to trust it"),
         element("p", TRUST),
         *(part(trusted(one), None) for one in made.fidelities),
@@ -106,23 +111,9 @@ def write(made: Page, path: Path) -> None:
         element("h2", "Reproduction"),
         element("pre", f"edgewise explain {shlex.quote(str(made.run))} {shlex.quote(made.request)} {made.options}"),
     ]
-    pages.write(path, f"Why {made.what}", "explanation", f"Why {made.what}", *body)
+    pages.write(path, f"Why {names.what}", "explanation", f"Why {names.what}", *body)
     if path.parent.resolve() == (made.run / FOLDER).resolve():
         write_list(made.run)
-
-
-def table(made: Page, scores: Tensor, of_edges: bool) -> Markup:
-    """The edges or nodes of the largest scores, by their names; those whose score is 0 say nothing."""
-    graph = made.explanation.graph
-    names = made.names or [str(node) for node in range(max(graph.num_senders, graph.num_receivers))]
-    top = scores.abs().topk(min(LISTED, int(scores.count_nonzero()))).indices.tolist()
-    if not of_edges:
-        return pages.table(["node", "score"], [[names[j], f"{float(scores[j]):+.4g}"] for j in top], ["score"])
-    # Of a cross graph, receivers are named after the senders.
-    first = 0 if graph.is_square else graph.num_senders
-    ends = [(graph.senders[e].item(), graph.receivers[e].item() + first, e) for e in top]
-    rows = [[names[int(j)], names[int(i)], f"{float(scores[e]):+.4g}"] for j, i, e in ends]
-    return pages.table(["from", "to", "score"], rows, ["score"])
 
 
 def trusted(fidelity: Fidelity) -> Drawing:
@@ -173,8 +164,8 @@ def explain(
     loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=data)
     request = one_input(input, loaded.task)
     subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, request)
-    explained, shown, what = subject.explained(loaded.model, target)
-    explanation = scores(explained, method, layer, head)
+    explanation, shown = subject.explanation(loaded.model, target, method, layer, head)
+    names, explained = explanation.names, explanation.explained
     with torch.no_grad():
         value = float(shown(explained.outputs()))
     of: list[Literal["edges", "nodes"]] = ["nodes"] if explanation.edges is None else ["edges", "nodes"]
@@ -184,15 +175,20 @@ def explain(
     options = " ".join(f"--{name} {shlex.quote(str(value))}" for name, value in chosen.items() if value is not None)
     options += typed_places(data)
     path = default_path(Path(run), input, method, target, layer, head) if out is None else Path(out)
-    names = list(subject.names)
     seconds = time.perf_counter() - started
-    write(Page(Path(run), input, explanation, what, value, names, drawings, fidelities, options, seconds), path)
-    print(f"{what}: {value:.4g}")
+    write(Page(Path(run), input, explanation, value, drawings, fidelities, options, seconds), path)
+    print(f"{names.what}: {value:.4g}")
+    sums, listings = explanation.sums(), explanation.listings()
+    print("".join(f"{names.told(explanation.value, one)}\n" for one in sums), end="")
+    head, rows = [*listings[0].head, "score"], listings[0].rows
+    print(columns([dict(zip(head, row, strict=True)) for row in rows], heads=True))
     for part in fidelities:
         print(f"{part.of}: {part.margin:+.0%} of the output's range above random orders (deletion and insertion)")
     print(path)
     best = explanation.nodes.abs().topk(min(NAMED, len(explanation.nodes))).indices.tolist()
-    nodes = [{"node": names[j] if names else j, "score": float(explanation.nodes[j])} for j in best]
+    nodes = [{"node": names.nodes[j] if names.nodes else j, "score": float(explanation.nodes[j])} for j in best]
     margins = {part.of: part.margin for part in fidelities}
-    found = {"run": run, "input": input, "what": what, "value": value, "method": method, "page": str(path)}
+    found = {"run": run, "input": input, "what": names.what, "value": value, "method": method, "page": str(path)}
+    found |= {"unit": names.unit, "explained": explanation.value, "sums": [one._asdict() for one in sums]}
+    found |= {one.title.lower(): one.plain() for one in listings}
     return found | {"nodes": nodes, "fidelity": margins, "seconds": time.perf_counter() - started}

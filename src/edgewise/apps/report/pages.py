@@ -1,13 +1,17 @@
 """HTML pages that stand alone: no script, no request, legible in light and dark, all text escaped by construction."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import edgewise
 from edgewise.files import write_file
+from edgewise.markup import Markup as Markup
+from edgewise.markup import element as element
+from edgewise.markup import join as join
+from edgewise.markup import table as table
+from edgewise.markup import wide as wide
 
 # The page may draw what it carries and nothing else.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -88,26 +92,6 @@ table{{width:max-content;min-width:100%}}td,th,tbody th+td{{max-width:14rem}}tbo
 """
 
 
-class Markup(str):
-    """Text that is HTML already; any other `str` is escaped on its way into an element."""
-
-
-def element(name: str, *children: str, **attributes: str) -> Markup:
-    """`<name attribute="…">children</name>`. An attribute that is a Python word ends in an underscore: `class_`.
-
-    Example:
-        >>> element("p", "1 < 2", class_="lead")
-        '<p class="lead">1 &lt; 2</p>'
-    """
-    given = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
-    return Markup(f"<{name}{given}>{join(children)}</{name}>")
-
-
-def join(children: Iterable[str]) -> Markup:
-    """The children one after the other, escaped unless they are `Markup`."""
-    return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
-
-
 def equation(text: str) -> Markup:
     """An equation in plain text with its subscripts and superscripts set: `h_i`, `Σ_{j∈N(i)}`, `x_<t`, `D^−½`.
 
@@ -136,35 +120,6 @@ def headline(numbers: Mapping[str, str]) -> Markup:
 def properties(rows: Iterable[tuple[str, str]]) -> Markup:
     """A table of names and values."""
     return wide(element("tbody", *(element("tr", element("th", k), element("td", v)) for k, v in rows)))
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> Markup:
-    """A table with a heading row; the columns named in `numbers` are set flush right."""
-
-    def cells(kind: str, row: Sequence[str]) -> Markup:
-        made = (
-            element(kind, cell, class_="number") if name in numbers else element(kind, cell)
-            for name, cell in zip(head, row, strict=True)
-        )
-        return element("tr", *made)
-
-    body = element("tbody", *(cells("td", row) for row in rows))
-    return wide(element("thead", cells("th", [breakable(name) for name in head])), body)
-
-
-def wide(*parts: str) -> Markup:
-    """A table that may be wider than the page, on which it then moves sideways."""
-    return element("div", element("table", *parts), class_="wide")
-
-
-def breakable(name: str) -> Markup:
-    """A column's name, which may be broken behind underscores and nowhere else.
-
-    Example:
-        >>> breakable("learning_rate")
-        'learning_<wbr>rate'
-    """
-    return Markup(escape(name).replace("_", "_<wbr>"))
 
 
 def page(title: str, *body: str) -> Markup:

@@ -218,4 +218,5 @@ def one_each(values: Tensor) -> Tensor:
 def of_value(subject: Subject, mean: float, deviation: float) -> Subject:
     """A subject whose output is a value."""
     index = (*subject.row, subject.first)
-    return replace(subject, number=lambda outputs: mean + deviation * outputs[index], what="the value")
+    number = lambda outputs: mean + deviation * outputs[index]  # noqa: E731
+    return replace(subject, number=number, what="the value", unit="in its own unit")

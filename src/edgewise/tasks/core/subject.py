@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import known
+from edgewise.data.columns import Encoding
 from edgewise.errors import ConfigError, ExplanationError, a_kind
-from edgewise.explanations import Explained
+from edgewise.explanations import Explained, Explanation, Feature, Names, scores
 from edgewise.graphs import Graph
 from edgewise.kernels import Recorded, record
 from edgewise.tasks.core.drawing import Alignment, Array, Coloured, Content, Drawing, Scores
@@ -35,7 +37,12 @@ class Subject:
         number: What is explained instead of an output of a row, as a function of the outputs.
         shown: What curves show, where it is neither a probability nor the explained number itself.
         what: The number in words.
+        unit: In what it is counted; of a class that is log-odds.
         names: Those of the nodes.
+        features: What the entries of a node's features are, in order; empty where they have no names that say anything.
+        edge_features: Those of an edge's features; they vary with the nodes' where they have names.
+        groups: Nodes that are one thing, as the tokens of a word, by its name.
+        absent: The baseline in words; empty: what the features say there.
         draw: Drawings of scores of the edges [E], where there are any, and of the nodes [J].
         edges: Whose edges are explained; None: the model's own graph.
         baseline: The features that stand for "not there"; None where none do.
@@ -51,13 +58,28 @@ class Subject:
     number: Number | None = None
     shown: Number | None = None
     what: str = "the output"
+    unit: str = ""
     names: Sequence[str] = ()
+    features: Sequence[Feature] = ()
+    edge_features: Sequence[Feature] = ()
+    groups: Sequence[tuple[str, Sequence[int]]] = ()
+    absent: str = ""
     draw: Callable[[Tensor | None, Tensor], list[Content]] | None = None
     edges: Graph | None = None
     baseline: float | Tensor | None = 0.0
     node: int | None = None
     reads: Callable[[nn.Module], nn.Module] | None = None
     parts: Mapping[str, Callable[[Subject], Subject]] = field(default_factory=dict)
+
+    def explanation(
+        self, model: nn.Module, wanted: str | None, method: str, layer: int | None = None, head: int | None = None
+    ) -> tuple[Explanation, Number]:
+        """The scores of a method, with the names of all that has some; and the number that curves show."""
+        explained, shown, what = self.explained(model, wanted)
+        one = self.parts[self._part(wanted)[0]](replace(self, parts={})) if self.parts else self
+        unit = one.unit or ("log-odds" if one.classes and one.number is None else "")
+        names = Names(what, unit, self.names, self.features, self.edge_features, self.groups, self.absent)
+        return scores(explained, method, layer, head, names), shown
 
     def explained(self, model: nn.Module, wanted: str | None = None) -> tuple[Explained, Number, str]:
         """The number that is explained, the one that curves show, and it in words.
@@ -70,7 +92,8 @@ class Subject:
         if self.parts:
             return self._explained_part(model, *self._part(wanted))
         model = model if self.reads is None else self.reads(model)
-        where: dict[str, Any] = {"edges": self.edges, "baseline": self.baseline, "node": self.node}
+        baseline = self.baseline, 0.0 if self.edge_features else None
+        where: dict[str, Any] = {"edges": self.edges, "baseline": baseline, "node": self.node}
         if self.number is not None:
             if wanted is not None:
                 raise ConfigError(f"{self.what} is one number: there is no target {wanted!r} to choose")
@@ -131,6 +154,24 @@ class Subject:
             return self.draw(edges, nodes)
         graph = self.inputs[0] if self.edges is None else self.edges
         return on_graph(graph, edges, nodes, self.names, node)
+
+
+def in_columns(encodings: Sequence[Encoding], width: int, kind: str = "") -> list[Feature]:
+    """What features made of columns are; of arrays, which have none, by number.
+
+    Symbols     width = how many there are; kind = what stands before a name, such as "edge"
+    """
+    if not encodings:
+        return [Feature(f"{kind or 'x'} {number}") for number in range(width)]
+    return [
+        Feature(f"{kind} {one.name}".strip(), one.width, partial(_said, one), one.says([0.0] * one.width))
+        for one in encodings
+        if one.width
+    ]
+
+
+def _said(one: Encoding, x: Tensor) -> str:
+    return one.says(x.tolist())
 
 
 class OfFeatures(nn.Module):

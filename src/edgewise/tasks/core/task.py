@@ -21,6 +21,7 @@ from edgewise.errors import ConfigError, GraphError, a_kind
 from edgewise.graphs import PATTERNS, Graph, complete, is_causal
 from edgewise.graphs.derived import cached
 from edgewise.layers.plain.linear import SparseFeatures
+from edgewise.markup import element, folded, note
 from edgewise.models.signature import Signature
 from edgewise.tasks.core.batch import Batch
 
@@ -150,6 +151,11 @@ class Task(ABC):
         if not self.splits:
             return f"{self.name}: {self.epoch_size:,} {self.unit} to train on"
         return f"{self.name}: {self.contents or self.unit} ({sizes(self.splits)})"
+
+    def _repr_html_(self) -> str:
+        first, *more = self.summary or (self.describe(),)
+        kind = element("p", f"{type(self).__name__}, measured by {self.metric}")
+        return note(first, kind, folded([*more, *(self.changes or ())]))
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """The value under a key, built at the first call: what `edgewise.graphs.derived.cached` stores methods' results

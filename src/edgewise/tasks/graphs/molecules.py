@@ -16,13 +16,14 @@ from torch import Tensor, nn
 from edgewise.data.splits import shuffled
 from edgewise.data.table import read_table as read_rows_of
 from edgewise.errors import DataError, EdgewiseError, installing
+from edgewise.explanations import Feature
 from edgewise.files import reading
 from edgewise.graphs import Graph
 from edgewise.tasks.core.drawing import Content, Drawing, Scores
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.core.subject import HALVES, Subject
 from edgewise.tasks.core.task import EXAMPLE, Pattern, given, lay
-from edgewise.tasks.graphs.atoms import BOND_FEATURES, atom_features, bond_features
+from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features
 from edgewise.tasks.graphs.prediction import GraphRegression, Graphs, Member
 
 T = TypeVar("T")
@@ -267,7 +268,12 @@ def in_atoms(subject: Subject, smiles: str) -> Subject:
         caption = f"Atoms as circles, bonds as lines; an aromatic bond as two.{halves}"
         return [Drawing("explanation", scores, caption)]
 
-    return replace(subject, names=names, draw=draw)
+    crippen = ("log P of Crippen", "refractivity of Crippen, 10 cm³/mol")
+    known = [Feature(name) for name in (*ATOM_FEATURES, *crippen)][: subject.inputs[1].shape[-1]]
+    has_bonds = len(subject.inputs) > 2 and subject.inputs[2] is not None
+    bonds = [Feature(f"bond {name}") for name in BOND_FEATURES] if has_bonds else []
+    absent = f"no property of any atom{' or bond' if bonds else ''}"
+    return replace(subject, names=names, draw=draw, features=known, edge_features=bonds, absent=absent)
 
 
 def plane(read: Any) -> NDArray[np.float64]:

@@ -206,7 +206,7 @@ class ImageClassification(NumberedExamples, Classification):
             ]
             return [Drawing("explanation", Pictures(grey, ["the image"], [False], heat), caption)]
 
-        return replace(made, names=names, draw=draw)
+        return replace(made, names=names, draw=draw, absent="the mean of the pixels that train, everywhere")
 
     def read(self, request: str) -> tuple[Tensor, str | None]:
         """The grey values [height, width], or colours, that a request names, and their class where it is known."""

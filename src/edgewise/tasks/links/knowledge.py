@@ -334,7 +334,9 @@ class KnowledgeGraph(Predicts):
             return self.scores_of(outputs, query)[0, best]
 
         what = f"{self.facts.entities[best]} as the answer to {request.strip()}"
-        return Subject(inputs, number=score, shown=score, what=what)
+        facts, absent = self.facts, "an embedding of zeros for each entity and relation"
+        names = (*facts.entities, *facts.relations, *(f"{name}, backwards" for name in facts.relations))
+        return Subject(inputs, number=score, shown=score, what=what, names=names, absent=absent)
 
     def _parse(self, request: str) -> tuple[Tensor, Any]:
         """A query [1, 2]; and the features of its entity where that is a new one, which a row describes."""

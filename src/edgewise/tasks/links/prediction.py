@@ -241,7 +241,8 @@ class LinkPrediction(Predicts):
             return inner_product(self.embeddings(outputs), pair)
 
         what = f"the link of {self.shown(nodes[0])} and {self.shown(nodes[1])}"
-        return Subject(inputs, number=logit, shown=lambda outputs: logit(outputs).sigmoid(), what=what)
+        chance = lambda outputs: logit(outputs).sigmoid()  # noqa: E731
+        return Subject(inputs, number=logit, shown=chance, what=what, unit="log-odds")
 
     def _linked(self, i: int, j: int) -> bool:
         graph = self.cut.graph

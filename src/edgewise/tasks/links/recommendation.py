@@ -338,7 +338,7 @@ class Recommendation(Predicts):
 
         what, names = f"the score of {items[0]['item']} for {user}", (*self.choices.users, *self.choices.items)
         names = (*names, user)[: len(names) + (ends[0] == len(names))]
-        return Subject(inputs, number=score, what=what, names=names)
+        return Subject(inputs, number=score, what=what, names=names, absent="an embedding of zeros for each")
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Beside lists that are the same for everyone", lambda: [self.beside(scores)])

@@ -72,6 +72,7 @@ from edgewise.graphs import k_nearest
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.batch import Batch, DisjointBatch
+from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets
@@ -259,6 +260,14 @@ class OwnExamples(SeveralTargets, GraphClassification):
         drawn = self._drawn(size, generator)
         terms = int((~self.graphs.targets[drawn].isnan()).sum())
         return (terms if len(drawn) >= parts.count else parts.count * terms), made
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        """A class, or a value in its own unit, by the columns that were read, where there are any."""
+        subject, fitted = super().subject(model, pattern, request), self.own.fitted
+        if not fitted.columns and not fitted.edges:
+            return subject
+        edges = in_columns(fitted.edges, fitted.widths[1], "edge")
+        return replace(subject, features=in_columns(fitted.columns, fitted.widths[0]), edge_features=edges)
 
     def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
         return self.several.named(output, target)
@@ -514,6 +523,14 @@ class OwnClouds(OwnExamples):
             count = torch.tensor([float(sizes[number])])
             made.append(torch.cat([count, mean, spread, *odd, x.amin(0), x.amax(0), together]))
         yield Rows("moments", torch.stack(made).numpy())
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        subject, axes = super().subject(model, pattern, request), int(self.own.given.found["axes"])
+        features = [
+            replace(one, name=f"{one.name} from the middle") if n < axes else one
+            for n, one in enumerate(subject.features)
+        ]
+        return replace(subject, features=features)
 
     def reads(self, request: str) -> bool:
         return request.lower().endswith(ENDINGS)

@@ -48,7 +48,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import hold_out, links_of, sample_non_links
 from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.subject import Subject
+from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import Device, Pattern
 from edgewise.tasks.core.task import given as is_own
 from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
@@ -177,7 +177,7 @@ class OwnNodes(SampledNodes):
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """What the model says of one node, in a graph whose nodes have their names."""
         task, name = self.holding(request)
-        return replace(super(OwnNodes, task).subject(model, pattern, name), names=task.given.names or ())
+        return in_graph(super(OwnNodes, task).subject(model, pattern, name), task.given, self.fitted)
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
@@ -462,6 +462,13 @@ def columns_in(given: OneGraph) -> list[Column]:
     return [column for some in (given.x, given.e) if isinstance(some, list) for column in some]
 
 
+def in_graph(subject: Subject, given: OneGraph, fitted: Fitted) -> Subject:
+    """What is explained in a graph of one's own, by the names of its nodes and columns."""
+    edges = in_columns(fitted.edges, fitted.widths[1], "edge")
+    features = in_columns(fitted.columns, fitted.widths[0])
+    return replace(subject, names=given.names or (), features=features, edge_features=edges)
+
+
 def name_in(given: OneGraph, row: Mapping[str, Any]) -> Any:
     """The node of the graph that a row names: in its column of names, or in one called node."""
     column = next((name for name in (given.found.get("node", "node"), "node") if name in row), None)
@@ -585,7 +592,7 @@ class OwnLinks(LinkPrediction):
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, name = self.holding(request)
-        return super(OwnLinks, task).subject(model, pattern, name)
+        return in_graph(super(OwnLinks, task).subject(model, pattern, name), task.given, self.fitted)
 
     def _parse(self, request: str) -> list[int]:
         """One or two nodes by name, or where they have none by row."""

@@ -20,7 +20,15 @@ from edgewise.tasks.core.task import EXAMPLE, Device, Pattern
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.text.denoising import Denoising, MaskedTokens, Noise, text_graph
 from edgewise.tasks.text.language import SHAKESPEARE, read_text
-from edgewise.tasks.text.tokenization import HOLE, KeepsTokenizer, Tokenizer, for_library, learn_tokenizer, with_masks
+from edgewise.tasks.text.tokenization import (
+    HOLE,
+    KeepsTokenizer,
+    Tokenizer,
+    for_library,
+    learn_tokenizer,
+    with_masks,
+    words,
+)
 from edgewise.tasks.text.translation import Manner, multi30k_files, read_language
 
 Source = Literal["captions", "plays"]
@@ -302,7 +310,8 @@ def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:
     """The same of a text's tokens: they have names, and are drawn in a row."""
     special = {tokenizer.begin: "⟨begin⟩", tokenizer.end: "⟨end⟩"}
     names = [special.get(token) or tokenizer.decode([token]) or HOLE for token in x.tolist()]
-    return replace(subject, names=names, draw=in_a_row(names, "The tokens of the text.", gap=" "))
+    draw = in_a_row(names, "The tokens of the text.", gap=" ")
+    return replace(subject, names=names, draw=draw, groups=words(x.tolist(), names, tokenizer))
 
 
 class MaskedDocuments(KeepsTokenizer, MaskedTokens):

@@ -28,7 +28,7 @@ from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Sectio
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row, last_attention, matrices
 from edgewise.tasks.core.task import Device, Pattern, without_future
-from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, for_library, keep_tokenizer, kept_tokenizer
+from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, for_library, keep_tokenizer, kept_tokenizer, words
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -272,7 +272,9 @@ class Text(Classification):
         names = [SEEN.get(piece, piece) for piece in pieces]
         draw = in_a_row(names, "The characters of the prompt that are read.", graph)
         classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(self.signature.inputs))]
-        return Subject(inputs, (0, len(tokens) - 1), classes, names=names, draw=draw, node=len(tokens) - 1)
+        groups = [] if self.tokenizer is None else words(tokens, names, self.tokenizer)
+        row = 0, len(tokens) - 1
+        return Subject(inputs, row, classes, names=names, groups=groups, draw=draw, node=row[1])
 
 
 class TextInBytes(Text):

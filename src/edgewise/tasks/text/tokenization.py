@@ -52,6 +52,25 @@ class Tokenizer(Protocol):
         """The same as the library tokenizers reads it, each token with its number here."""
 
 
+def words(tokens: Sequence[int], names: Sequence[str], tokenizer: Tokenizer) -> list[tuple[str, list[int]]]:
+    """The words of a text, which blanks end, each with the places of its tokens; a special token is one by its name.
+
+    >>> words([SPECIAL + byte for byte in b"a hat"], "a hat", ByteTokenizer())
+    [('a', [0, 1]), ('hat', [2, 3, 4])]
+    """
+    made, ended = list[list[int]](), True
+    for place, token in enumerate(tokens):
+        text, before = tokenizer.decode([token]), tokenizer.decode(tokens[max(place - 1, 0) : place])
+        both = tokenizer.decode(tokens[max(place - 1, 0) : place + 1])
+        begins = both.startswith(before) and both[len(before) : len(before) + 1].isspace()
+        special, blank = token in tokenizer.special, text.isspace()
+        if not made or special or ((ended or begins) and not blank):
+            made.append([])
+        made[-1].append(place)
+        ended = special or text[-1:].isspace()
+    return [(tokenizer.decode([tokens[place] for place in word]).strip() or names[word[0]], word) for word in made]
+
+
 def with_masks(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
     """The tokens of the pieces between the holes of a text, with a mask for each hole."""
     first, *rest = tokenizer.encode(pieces)

@@ -22,7 +22,7 @@ from edgewise.tasks.core.drawing import Coloured, Content, Section, TextTable
 from edgewise.tasks.core.source import Remote, find_folder, unpacked
 from edgewise.tasks.core.subject import Subject, on_matrix
 from edgewise.tasks.core.task import Device, Pattern
-from edgewise.tasks.text.tokenization import KeepsTokenizer, Level, Tokenizer, for_library, learn_tokenizer
+from edgewise.tasks.text.tokenization import KeepsTokenizer, Level, Tokenizer, for_library, learn_tokenizer, words
 
 MAX_BYTES = 1 << 25
 SHOWN = 8  # sentences in a report
@@ -246,8 +246,11 @@ class Translation(KeepsTokenizer, Classification):
             return [pieces, *on_matrix(batch.graph.cross, edges, written, read)]
 
         names = [*read, *(f"⟨{name}⟩" for name in self._names([self.tokenizer.begin, *y]))]
+        groups = words(x.tolist(), read, self.tokenizer)
+        for word, places in words([self.tokenizer.begin, *y], names[len(read) :], self.tokenizer):
+            groups.append((f"⟨{word.strip('⟨⟩')}⟩", [len(read) + place for place in places]))
         what = f"log p of the translation {text!r}"
-        return Subject(batch.inputs, number=likelihood, what=what, names=names, draw=draw)
+        return Subject(batch.inputs, number=likelihood, what=what, names=names, groups=groups, draw=draw)
 
     def _names(self, tokens: Sequence[int]) -> list[str]:
         special = {self.tokenizer.begin: "begin", self.tokenizer.end: "end"}
