@@ -11,7 +11,7 @@ from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
-from edgewise.graphs.tracing import lasting, plain, untransformed
+from edgewise.graphs.tracing import PLAIN, lasting, plain, untransformed
 from edgewise.memory import check_fits
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class Adjacency:
     is_square: bool  # receivers and senders are the same nodes
     _compact: tuple[Tensor, Tensor]  # (offsets, senders) of a store, mapped; the senders in as many bits as they need
     _order: Tensor | None  # edge e is edge _order[e] of the caller's
+    _attributes: tuple[Tensor, Tensor] | None = None  # features of edges as they were given, and the row of each edge
     _definition: tuple[str, ...]  # the names of the fields that were not derived
     _memo: dict[Hashable, Any]
     _versions: list[tuple[str, Tensor, int]]  # of its tensors: PyTorch counts the times that one is written in place
@@ -97,12 +98,16 @@ class Adjacency:
         return cls._of_edges(receivers, senders, offsets.shape[0] - 1, num_senders)
 
     @classmethod
-    def from_edge_index(cls, edge_index: Any, num_nodes: int, num_receivers: int | None = None) -> Self:
+    def from_edge_index(
+        cls, edge_index: Any, num_nodes: int, num_receivers: int | None = None, *, edge_attr: Tensor | None = None
+    ) -> Self:
         """The ecosystem's [2, E]: row 0 the senders, row 1 the receivers, in any order.
 
-        Shapes      edge_index [2, E] integers -> num_nodes senders, and as many receivers or num_receivers
+        Shapes      edge_index [2, E] integers -> num_nodes senders, and as many receivers or num_receivers; edge_attr
+                    [E, ...] in the order of edge_index
         Errors      a wrong shape or dtype; an index out of range: the edge and the bound are named
-        Edge cases  `sort_edges` brings the caller's edge tensors into the graph's order
+        Edge cases  `graph.edge_attr` has the caller's features of edges in the graph's order; `sort_edges` brings
+                    further edge tensors there
 
         >>> from edgewise.graphs import Graph
         >>> graph = Graph.from_edge_index([[1, 0], [2, 0]], num_nodes=3)
@@ -112,7 +117,12 @@ class Adjacency:
         num_senders = checks.whole_number(num_nodes, "num_nodes")
         receivers = num_senders if num_receivers is None else checks.whole_number(num_receivers, "num_receivers")
         index = checks.edge_index(edge_index, receivers, num_senders, square=num_receivers is None)
-        return cls._of_edges(index[1], index[0], receivers, num_senders)
+        graph = cls._of_edges(index[1], index[0], receivers, num_senders)
+        if edge_attr is None:
+            return graph
+        graph._check_edges(edge_attr)
+        checks.same_device("edge_attr", edge_attr, graph.device)
+        return graph._carrying(edge_attr, graph._order)
 
     @classmethod
     def _of_edges(cls, receivers: Tensor, senders: Tensor, num_receivers: int, num_senders: int) -> Self:
@@ -120,6 +130,44 @@ class Adjacency:
         with untransformed(edges):
             offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
         return cls._of(num_receivers, num_senders, 0, senders.device, offsets=offsets, senders=senders, _order=order)
+
+    def _carrying(self, given: Tensor, rows: Any) -> Self:
+        """This graph, which nobody has yet, with features of its edges: edge e has row rows[e] of those given."""
+        self.__dict__.update(_attributes=(given, rows), _definition=(*self._definition, "_attributes"))
+        return self
+
+    def _taken(self, graph: Self, edges: Tensor | slice) -> Self:
+        """A new graph with the features of some of this graph's edges: its edge e is edge edges[e] of this one."""
+        if self._attributes is None:
+            return graph
+        given, rows = self._attributes
+        return graph._carrying(given, rows[edges])
+
+    @property
+    def edge_attr(self) -> Tensor | None:
+        """The features of edges that the graph was made with, [E, ...] in its own order; None where there were none.
+
+        >>> from edgewise.graphs import Graph
+        >>> graph = Graph.from_edge_index([[1, 0], [2, 0]], num_nodes=3, edge_attr=torch.tensor([[10.0], [20.0]]))
+        >>> graph.edge_attr.tolist(), graph.transpose()[0].edge_attr.tolist(), graph.subgraph([1, 2]).edge_attr.tolist()
+        ([[20.0], [10.0]], [[20.0], [10.0]], [[10.0]])
+        """
+        return None if self._attributes is None else self._attributes[0].index_select(0, self._attributes[1])
+
+    def check_sorted(self, name: str, e: Tensor) -> None:
+        """Raise ShapeError for the very features that the graph was made with, in another order than its own."""
+        if self._attributes is None or torch.compiler.is_dynamo_compiling() or type(e) not in PLAIN:
+            return
+        given = self._attributes[0]
+        if e.numel() and e.untyped_storage().data_ptr() == given.untyped_storage().data_ptr() and not self._in_order:
+            what = "are those that the graph was made with, in the caller's order of edges, which is not the graph's"
+            raise ShapeError(f"{name} {what}: give graph.edge_attr")
+
+    @derived
+    def _in_order(self) -> bool:
+        """Whether the features that the graph was made with have the graph's order."""
+        rows = None if self._attributes is None else self._attributes[1]
+        return rows is None or torch.equal(rows, torch.arange(len(rows), device=rows.device))
 
     @classmethod
     def _of(
@@ -221,9 +269,12 @@ class Adjacency:
         if self._order is None:
             only = "only graphs made from a list of edges have one, and what to, transpose and batch make of those"
             raise GraphError(f"this graph has no caller's edge order: {only}; here edge_index() is the order")
+        self._check_edges(t)
+        return t.index_select(0, self._order)
+
+    def _check_edges(self, t: Any) -> None:
         if not isinstance(t, Tensor) or t.dim() == 0 or t.shape[0] != self.num_edges:
             raise ShapeError(f"an edge tensor of this graph has shape [{self.num_edges}, ...], not {checks.shown(t)}")
-        return t.index_select(0, self._order)
 
     @derived
     def _in_degrees(self) -> Tensor:

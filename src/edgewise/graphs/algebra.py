@@ -1,7 +1,7 @@
 """Graphs from graphs: transposes, unions, loops, subgraphs, batches. A rule stays a rule where the result has one."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from edgewise.graphs.adjacency import Adjacency
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Blocks, Both, Complete, Either, Itself, Others, Rule
 
+Reduction = Literal["sum", "mean", "max", "min"]
 Forms = dict[str, Any]  # what `Adjacency._of` takes: rule, _ranges, or offsets and senders; sizes, _order
 
 
@@ -35,7 +36,8 @@ class Algebra(Adjacency):
             forms["sizes"] = self.sizes
         elif "sender_sizes" in self._definition:
             forms |= {"sizes": self.sender_sizes, "sender_sizes": self.sizes}
-        return self._of(self.num_senders, self.num_receivers, device=self.device, **forms), by_sender
+        graph = self._of(self.num_senders, self.num_receivers, device=self.device, **forms)
+        return self._taken(graph, by_sender), by_sender
 
     def transpose(self) -> tuple[Self, Tensor]:
         """The graph with every edge reversed, and perm [E]: its edge e is edge perm[e] of this graph. Cached.
@@ -71,10 +73,20 @@ class Algebra(Adjacency):
         receivers, senders = torch.cat([self.receivers, missing]), torch.cat([self.senders, missing])
         return self._with_edges(receivers, senders, self.sizes)
 
-    def add_self_loops(self) -> Self:
-        """Every node listens to itself too; one that does already gets no second loop. Cached."""
+    def add_self_loops(self, fill: float | Tensor | None = None) -> Self:
+        """Every node listens to itself too; one that does already gets no second loop. Cached.
+
+        Symbols     fill = the features [...] of new loops; None: the result has no `edge_attr`
+        """
         self.require_square("add_self_loops")
-        return self if self.has_self_loops else self._looped
+        if self.has_self_loops or self._attributes is None or fill is None:
+            return self if self.has_self_loops else self._looped
+        given, rows = self._attributes
+        looped = lowering.counts(self.senders[self.senders == self.receivers], self.num_senders)
+        missing = (looped == 0).nonzero().flatten()
+        new = torch.as_tensor(fill, dtype=given.dtype, device=self.device).expand(len(missing), *given.shape[1:])
+        ends = torch.cat([self.receivers, missing]), torch.cat([self.senders, missing])
+        return self._with_edges(*ends, self.sizes, torch.cat([given[rows], new]))
 
     def remove_self_loops(self) -> Self:
         """No node listens to itself."""
@@ -84,21 +96,42 @@ class Algebra(Adjacency):
         others = self.receivers != self.senders
         return self if bool(others.all()) else self.keep_edges(others)
 
-    def symmetrise(self) -> Self:
-        """i listens to j wherever j listens to i; without parallel edges."""
+    def symmetrise(self, reduce: Reduction | None = None) -> Self:
+        """i listens to j wherever j listens to i; without parallel edges, whose features `reduce` joins: `coalesce`."""
         self.require_square("symmetrise")
         reverse = self.rule.transposed() if self.rule is not None else None
         if self.rule is not None and reverse is not None:
             return self._with_rule(_either(self.rule, reverse), self.sizes)
         receivers, senders = torch.cat([self.receivers, self.senders]), torch.cat([self.senders, self.receivers])
-        return self._with_edges(receivers, senders, self.sizes).coalesce()
+        e = self.edge_attr if reduce else None
+        return self._with_edges(receivers, senders, self.sizes, None if e is None else torch.cat([e, e])).coalesce(
+            reduce
+        )
 
-    def coalesce(self) -> Self:
-        """One edge for each set of parallel edges."""
+    def coalesce(self, reduce: Reduction | None = None) -> Self:
+        """One edge for each set of parallel edges.
+
+        Symbols     reduce = what their `edge_attr` becomes, "sum", "mean", "max" or "min"; None: the result has none
+
+        >>> from edgewise.graphs import Graph
+        >>> twice = Graph.from_edge_index([[0, 0], [1, 1]], num_nodes=2, edge_attr=torch.tensor([1.0, 3.0]))
+        >>> twice.coalesce("mean").edge_attr.tolist(), twice.coalesce().edge_attr
+        ([2.0], None)
+        """
+        if reduce not in (None, *get_args(Reduction)):
+            raise GraphError(f"reduce must be one of {', '.join(get_args(Reduction))}, or None, not {reduce!r}")
         if not self.has_duplicates:
             return self
         self.check_unwritten()
-        return self.keep_edges(~self._repeated())
+        first = ~self._repeated()
+        graph = self._with_edges_where(first)
+        if self._attributes is None or reduce is None:
+            return graph
+        e, place = self._attributes[0][self._attributes[1]], first.cumsum(0) - 1
+        how = {"max": "amax", "min": "amin"}.get(reduce, reduce)
+        rows = place.view(-1, *[1] * (e.ndim - 1)).expand_as(e)
+        joined = e.new_zeros(graph.num_edges, *e.shape[1:]).scatter_reduce(0, rows, e, how, include_self=False)
+        return graph._carrying(joined, torch.arange(graph.num_edges, device=self.device))
 
     def union(self, other: Self) -> Self:
         """i listens to j in one graph or the other; without parallel edges."""
@@ -145,12 +178,12 @@ class Algebra(Adjacency):
         place[nodes] = torch.arange(len(nodes), device=self.device)
         receivers, senders = place[self.receivers], place[self.senders]
         inside = (receivers >= 0) & (senders >= 0)
-        offsets, senders, _ = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
+        offsets, senders, order = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
         forms: Forms = {"offsets": offsets, "senders": senders}
         members = torch.repeat_interleave(self.sizes)[nodes]
         if bool((members.diff() >= 0).all()):
             forms["sizes"] = lowering.counts(members, len(self.sizes))
-        return self._of(len(nodes), len(nodes), device=self.device, **forms)
+        return self._taken(self._of(len(nodes), len(nodes), device=self.device, **forms), inside.nonzero()[order, 0])
 
     def rows(self, start: int, stop: int) -> Self:
         """The same graph for receivers start, ..., stop - 1 alone; they keep their positions.
@@ -179,7 +212,8 @@ class Algebra(Adjacency):
             bounds = functional.pad(self.sizes.cumsum(0), (1, 0)).clamp(start, stop)
             forms |= {"sizes": bounds.diff(), "_batch": self._edgeless() if self._batch is None else self._batch}
             forms |= {"sender_sizes": self.sender_sizes} if "sender_sizes" in self._definition else {}
-        return self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
+        graph = self._of(stop - start, self.num_senders, self.offset + start, self.device, **forms)
+        return graph if self._attributes is None else self._taken(graph, slice(*self.offsets[[start, stop]].tolist()))
 
     def _edgeless(self) -> Self:
         """The members of a batch, to be asked for their sizes alone."""
@@ -193,6 +227,10 @@ class Algebra(Adjacency):
         if not isinstance(mask, Tensor) or mask.shape != (self.num_edges,) or mask.dtype != torch.bool:
             given = f"{checks.shown(mask)} of {mask.dtype}" if isinstance(mask, Tensor) else checks.shown(mask)
             raise GraphError(f"mask is {given}, but must be bool [{self.num_edges}]")
+        return self._taken(self._with_edges_where(mask), mask)
+
+    def _with_edges_where(self, mask: Tensor) -> Self:
+        """Those edges, without features."""
         degrees = lowering.counts(self.receivers[mask], self.num_receivers)
         return self._with(self.sizes, offsets=lowering.offsets_of(degrees), senders=self.senders[mask])
 
@@ -202,7 +240,8 @@ class Algebra(Adjacency):
 
         Errors      no graphs; members with an offset, or on different devices
         Edge cases  complete members stay symbolic, members with ranges give ranges; where every member remembers its
-                    caller's order, `sort_edges` takes their edge tensors, concatenated
+                    caller's order, `sort_edges` takes their edge tensors, concatenated; where every member has
+                    `edge_attr`, the batch has it
 
         >>> from edgewise.graphs import Graph, complete
         >>> Graph.batch([complete(2), complete(3)])
@@ -225,9 +264,13 @@ class Algebra(Adjacency):
         receivers, senders = sum(g.num_receivers for g in members), sum(g.num_senders for g in members)
         forms = _batch_of_blocks(members) or _batch_of_ranges(members) or _batch_of_edges(members)
         forms["sizes"] = torch.cat([g.sizes for g in members])
+        e = [one for one in (g.edge_attr for g in members) if one is not None]
         if not all(g.num_receivers == g.num_senders and "sender_sizes" not in g._definition for g in members):
             forms["sender_sizes"] = torch.cat([g.sender_sizes for g in members])
-        return cls._of(receivers, senders, device=members[0].device, **forms)
+        made = cls._of(receivers, senders, device=members[0].device, **forms)
+        if len(e) < len(members):
+            return made
+        return made._carrying(torch.cat(e), torch.arange(sum(map(len, e)), device=made.device))
 
     def _with(self, sizes: Tensor | None, **forms: Any) -> Self:
         """The graph of other forms on the same nodes; sizes = None where it is no batch any more."""
@@ -240,11 +283,12 @@ class Algebra(Adjacency):
     def _with_rule(self, rule: Rule, sizes: Tensor | None) -> Self:
         return self if rule == self.rule and sizes is not None else self._with(sizes, rule=rule)
 
-    def _with_edges(self, receivers: Tensor, senders: Tensor, sizes: Tensor | None) -> Self:
-        """Edges in any order."""
+    def _with_edges(self, receivers: Tensor, senders: Tensor, sizes: Tensor | None, e: Tensor | None = None) -> Self:
+        """Edges in any order, with features in the same."""
         self.check_unwritten()
-        offsets, senders, _ = lowering.sorted_edges(receivers, senders, (self.num_receivers, self.num_senders))
-        return self._with(sizes, offsets=offsets, senders=senders)
+        offsets, senders, order = lowering.sorted_edges(receivers, senders, (self.num_receivers, self.num_senders))
+        graph = self._with(sizes, offsets=offsets, senders=senders)
+        return graph if e is None else graph._carrying(e, order)
 
     def _together_with(self, other: Self, sizes: Tensor | None) -> Self:
         """The edges of both graphs, side by side."""

@@ -201,9 +201,9 @@ class Exchange(Adjacency):
     def from_pyg(cls, data: Any) -> Any:
         """The graph of a PyTorch Geometric `Data` or `Batch`, or of anything with `edge_index` and `num_nodes`.
 
-        Edge cases  `sort_edges` takes `data.edge_attr`; a `Batch` gives a batch: `sizes` are read from its `ptr`; a
-                    `HeteroData` gives `TypedData`: one graph of all types, and the types, relations and features beside
-                    it
+        Edge cases  `graph.edge_attr` is `data.edge_attr` in the graph's order; a `Batch` gives a batch: `sizes` are
+                    read from its `ptr`; a `HeteroData` gives `TypedData`: one graph of all types, and the types,
+                    relations and features beside it
         Errors      GraphError where something is missing or no index of a node; ShapeError for features without a row
                     for each node or edge
 
@@ -217,7 +217,8 @@ class Exchange(Adjacency):
         edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
         if edges is None or nodes is None:
             raise GraphError(f"from_pyg takes edge_index and num_nodes, which this {type(data).__name__} lacks")
-        graph, ptr = cls.from_edge_index(edges, nodes), getattr(data, "ptr", None)
+        e, ptr = getattr(data, "edge_attr", None), getattr(data, "ptr", None)
+        graph = cls.from_edge_index(edges, nodes, edge_attr=e if isinstance(e, Tensor) else None)
         if ptr is None:
             return graph
         return graph._with_members(checks.index_tensor(ptr, "ptr", axes=1), "ptr")
@@ -300,7 +301,7 @@ class Exchange(Adjacency):
             j, i = self.edge_index()[:, across[0, 0]].tolist()
             raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: {name} or the edges are wrong")
         forms = {"offsets": self.offsets, "senders": self.senders, "_order": self._order, "sizes": sizes}
-        return self._of(self.num_receivers, self.num_senders, 0, self.device, **forms)
+        return self._taken(self._of(self.num_receivers, self.num_senders, 0, self.device, **forms), slice(None))
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""

@@ -1,4 +1,4 @@
-"""Graph: for every receiver i, the senders N(i) that it listens to. It holds no features."""
+"""Graph: for every receiver i, the senders N(i) that it listens to. It holds no features but those of given edges."""
 
 from collections.abc import Callable
 from html import escape

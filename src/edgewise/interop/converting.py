@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torch import nn
@@ -11,7 +11,7 @@ from torch import nn
 from edgewise.errors import ConfigError
 from edgewise.interop import modules
 from edgewise.interop.geometric import attention, sums
-from edgewise.interop.twin import Twin, origin, twin_class
+from edgewise.interop.twin import Twin, left, origin, twin_class
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -23,13 +23,16 @@ TWINS: dict[tuple[str, str], Twin] = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """Which layers of a module have a twin: each name with its class, and those that stay, with the reason."""
+    """Which layers of a module have a twin: each name with its class, and those that stay, with the reason; and of
+    twins the calls that have run the layer's own code."""
 
     twins: dict[str, str]
     others: dict[str, str]
+    left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        lines = [f"{name or 'the module'}: {kind}" for name, kind in self.twins.items()]
+        told = {name: f"; ran its own code for {why}" for name, why in self.left.items()}
+        lines = [f"{name or 'the module'}: {kind}{told.get(name, '')}" for name, kind in self.twins.items()]
         return "\n".join([*lines, *(f"{name or 'the module'} stays: {why}" for name, why in self.others.items())])
 
 
@@ -50,11 +53,13 @@ def _reason(module: nn.Module) -> str | None:
 
 
 def conversion(module: nn.Module) -> Conversion:
-    """What `convert` has made of a module's layers."""
+    """What `convert` has made of a module's layers, and which calls have run their own code since."""
     inside = dict(module.named_modules())
     twins = {name: type(part).__name__ for name, part in inside.items() if hasattr(type(part), "twin_of")}
     others = {name: why for name, part in inside.items() if (why := _reason(part)) is not None}
-    return Conversion(twins, others)
+    calls = {name: left[part] for name, part in inside.items() if part in left}
+    told = {name: ", ".join(f"{why} ({n} ×)" for why, n in each.items()) for name, each in calls.items()}
+    return Conversion(twins, others, told)
 
 
 def convert(module: M) -> M:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
 
 from edgewise.graphs.tracing import PLAIN, is_traced
+
+left: WeakKeyDictionary[nn.Module, Counter[str]] = WeakKeyDictionary()
+"""Of each twin, how many calls it has left to its own code, by what they were."""
 
 
 def _nothing(module: Any) -> None:
@@ -40,20 +45,45 @@ def twin_class(kind: Any, twin: Twin) -> Any:
     members: dict[str, Any] = {"__reduce_ex__": reduced, "__module__": kind.__module__, "twin_of": kind}
     for name, ours in (("forward", twin.forward), ("propagate", twin.propagate)):
         if ours is not None:
-            members[name] = _method(ours, getattr(kind, name), twin.refusal)
+            last = (
+                name == "propagate" or twin.propagate is None
+            )  # of a forward pass that is left, propagate may be ours
+            members[name] = _method(ours, getattr(kind, name), twin.refusal, last)
     return type(kind.__name__, (kind,), members)
 
 
-def _method(ours: Callable[..., Any], theirs: Callable[..., Any], refusal: Callable[[Any], str | None]) -> Any:
-    """A method that is their own for modules and calls that ours leaves to it, and where PyTorch reads the code."""
+def _method(
+    ours: Callable[..., Any], theirs: Callable[..., Any], refusal: Callable[[Any], str | None], last: bool
+) -> Any:
+    """A method that is their own for modules and calls that ours leaves to it, which the last one counts, and where
+    PyTorch reads the code."""
 
     @wraps(theirs)
     def method(self: nn.Module, *args: Any, **named: Any) -> Any:
-        left = is_traced() or torch._C._get_tracing_state() is not None or refusal(self) is not None
-        y = NotImplemented if left else ours(self, *args, **named)
-        return theirs(self, *args, **named) if y is NotImplemented else y
+        if is_traced() or torch._C._get_tracing_state() is not None:
+            return theirs(self, *args, **named)
+        why = refusal(self)
+        y = NotImplemented if why is not None else ours(self, *args, **named)
+        if y is not NotImplemented:
+            return y
+        if last:
+            left.setdefault(self, Counter())[why or f"a call with {_given((*args, *named.values()))}"] += 1
+        return theirs(self, *args, **named)
 
     return method
+
+
+def _given(values: tuple[Any, ...]) -> str:
+    """What of a call is no plain tensor and no number, in words."""
+    told = list[str]()
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            told.append("a sparse tensor")
+        elif isinstance(value, tuple | list):
+            told.append(f"({', '.join('None' if part is None else type(part).__name__ for part in value)})")
+        elif not isinstance(value, bool | int | float | str | None) and type(value) not in PLAIN:
+            told.append(type(value).__name__)
+    return " and ".join(dict.fromkeys(told)) or "these options"
 
 
 def _made(kind: Any, twin: Twin) -> Any:

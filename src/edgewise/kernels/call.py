@@ -298,6 +298,7 @@ def check_aggregate(call: Aggregate) -> None:
             f"weight is {list(weight.shape)}, but must be [E] or [*, E, H] with E = {call.graph.num_edges} edges"
         )
     same_device("weight", weight, call.graph.device)
+    call.graph.check_sorted("weight", weight)
     _check_order("weight", weight, call.reduce)
     if weight.ndim > 1 and weight.shape[-1] not in (1, call.x.shape[-2]):
         raise ShapeError(f"weight has {weight.shape[-1]} heads and x {call.x.shape[-2]}: they must agree")
@@ -318,6 +319,7 @@ def check_collect(call: Collect) -> None:
         return
     check_reduction(call.reduce)
     _check_rows("m_ij", call.message, -2, call.graph, "edges", "[*, E, C]")
+    call.graph.check_sorted("m_ij", call.message)
     _check_order("m_ij", call.message, call.reduce)
 
 

@@ -36,6 +36,7 @@ class EdgeBias:
     def check(self, graph: Graph, heads: int) -> None:
         """Raise ShapeError unless the values fit."""
         _check_rows(self, "E", graph.num_edges, heads, graph)
+        graph.check_sorted("the values of EdgeBias", self.values)
 
     def on_edges(self, graph: Graph) -> Tensor:
         """The bias of every edge, [*, E, H]."""

@@ -228,6 +228,21 @@ def test_labels_are_propagated(ours: mock.Mock) -> None:
     assert ours.called
 
 
+def test_calls_that_run_the_own_code_of_a_layer_are_said() -> None:
+    edges, x = torch.tensor([[0, 1], [1, 0]]), torch.randn(2, 4)
+    net = convert(nn.ModuleList([pyg.SAGEConv(4, 3), pyg.SAGEConv(4, 3), pyg.GATConv(4, 3)]))
+    net[0](x, torch.sparse_coo_tensor(edges, torch.ones(2), (2, 2)).to_sparse_csr())
+    net[1](x, edges)
+    net[2].flow = "target_to_source"
+    for _ in range(2):
+        net[2](x, edges)
+    assert str(conversion(net)).splitlines() == [
+        "0: SAGEConv; ran its own code for a call with a sparse tensor and (Tensor, Tensor) (1 ×)",
+        "1: SAGEConv",
+        "2: GATConv; ran its own code for flow='target_to_source' (2 ×)",
+    ]
+
+
 TWO_SIDES = {
     "SAGEConv": lambda: pyg.SAGEConv((5, 4), 3),
     "GraphConv": lambda: pyg.GraphConv((5, 4), 3),

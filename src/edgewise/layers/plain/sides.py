@@ -111,6 +111,7 @@ def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "
     if e.ndim < 2 or e.shape[-2] != rows or width not in (None, e.shape[-1]):
         raise ShapeError(f"{name} are {list(e.shape)}, but must be {wanted}")
     same_device(name, e, graph.device)
+    graph.check_sorted(name, e)
 
 
 def weights_like(x: Tensor | SparseFeatures, weight: Any) -> Any:
