@@ -100,6 +100,22 @@ def text(place: Path, count: int = 200) -> Path:
     return table(place / "tale.txt", "A tale of lines.", rows)
 
 
+def frames(place: Path, count: int = 12) -> Path:
+    """Chains of two elements, in open space and in small cells, some without forces."""
+    draw, lines = np.random.default_rng(0), list[str]()
+    for n in range(count):
+        size = 2 + n % 3
+        x = draw.normal(size=(size, 3)) * 0.1 + np.arange(size)[:, None] * [1.1, 0.2, 0]
+        forces = f" {n}.5 0 -1" if n % 4 else ""
+        cell = 'Lattice="3 0 0 1 3 0 0 0 9" pbc="T T F" ' if n % 2 else ""
+        properties = "species:S:1:pos:R:3" + ":forces:R:3" * bool(forces)
+        lines += [str(size), f"{cell}Properties={properties} energy={-9.5 * size + n}"]
+        lines += ["HO"[k % 2] + "".join(f" {one!r}" for one in x[k].tolist()) + forces for k in range(size)]
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "frames.xyz").write_text("\n".join([*lines, ""]))
+    return place / "frames.xyz"
+
+
 @dataclass(frozen=True)
 class Kind:
     """How data of a kind are made, read and asked for."""
@@ -151,4 +167,5 @@ KINDS = {
         told="Wort;⟨begin⟩",
         inputs="Wort 5",
     ),
+    "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, exports=False),
 }

@@ -41,6 +41,7 @@ def with_more_inputs() -> Iterator[tuple[str, Callable[..., Any], Any]]:
     yield "RadialField", layers.RadialField(4, edges=2), (POSITIONS, POSITIONS, E, CELL)
     yield "SchNet", layers.SchNet(4, 4, gaussians=6, cutoff=4.0), (X, POSITIONS, CELL)
     typed = X.unsqueeze(1).expand(-1, 4, -1)
+    yield "PaiNN", layers.PaiNN(4, gaussians=6, cutoff=4.0), (typed, POSITIONS, CELL)
     yield "TFN", layers.TFN(4, 4, edges=2), (typed, POSITIONS, E, CELL)
     yield "SE3Attention", layers.SE3Attention(4, 2, 4, edges=2), (typed, POSITIONS, E, CELL)
     yield "RGAT", layers.RGAT(4, 2, relations=2), (X, RELATIONS)

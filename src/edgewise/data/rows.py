@@ -25,11 +25,12 @@ Row = Mapping[str, Any]
 
 
 def as_text(row: object) -> str:
-    """A row as a request: an object as JSON, anything else as it is written.
+    """A row as a request: an object as JSON, also what says of itself what it is (`todict`), anything else as written.
 
     >>> as_text({"age": np.float32(3)}), as_text(7), as_text("a.png")
     ('{"age": 3.0}', '7', 'a.png')
     """
+    row = row.todict() if hasattr(row, "todict") else row
     if not isinstance(row, Mapping):
         return str(row)
 

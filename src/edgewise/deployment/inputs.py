@@ -15,6 +15,7 @@ from edgewise.tasks.core.abilities import ReadsTables
 from edgewise.tasks.core.task import Task
 
 MAX_JSON = 1 << 26  # bytes of a file of objects
+FRAMES = (".xyz", ".extxyz")  # files of several inputs, which a task that names them reads as a whole
 
 Prediction = dict[str, Any]
 
@@ -53,7 +54,9 @@ def is_file_of_inputs(request: str | os.PathLike[str]) -> bool:
     """Whether a request names a folder, or a file of which each row is an input."""
     place = Path(os.fspath(request).strip() or os.devnull)
     try:
-        return place.is_dir() or (place.suffix.lower() in (*ENDINGS, ".json", ".txt", ".npz") and place.is_file())
+        return place.is_dir() or (
+            place.suffix.lower() in (*ENDINGS, *FRAMES, ".json", ".txt", ".npz") and place.is_file()
+        )
     except (OSError, ValueError):  # a long text, or one with a character that no name has
         return False
 
@@ -77,7 +80,8 @@ def is_graph(file: Path) -> bool:
 def is_whole(file: Path, column: str | None, task: Task) -> bool:
     """Whether a task reads a place as other data of the kind that it was trained with, and not input by input."""
     table = task.tables and column is None and is_table(file) and not isinstance(task, ReadsTables)
-    return is_graph(file) or (table and file.suffix.lower() != ".jsonl")
+    frames = file.suffix.lower() in FRAMES and {*FRAMES} <= {*getattr(task, "files", ())}
+    return is_graph(file) or frames or (table and file.suffix.lower() != ".jsonl")
 
 
 def in_order(prediction: Mapping[str, Any], classes: Sequence[str]) -> Prediction:

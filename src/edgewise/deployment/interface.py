@@ -89,7 +89,8 @@ class Exportable(nn.Module):
             parts = [positions, given["velocities"], *([given["x"]] if "x" in given else [])]
         else:
             cell = given["cell"] if "cell" in given else torch.zeros_like(positions)
-            parts = [positions, cell, given["x"].to(positions.dtype)]
+            images = getattr(self.signature, "edges", 0)  # which edges tell, in place of cells
+            parts = [positions, *([] if images else [cell]), given["x"].to(positions.dtype)]
         return torch.cat(parts, -1)
 
     def graph(self, given: Mapping[str, Tensor]) -> Any:
@@ -165,7 +166,7 @@ class Exportable(nn.Module):
             parts = {"positions": positions, "velocities": velocities}
             return parts | {"x": known} if signature.known else parts
         assert isinstance(signature, Atoms)
-        positions, cell, number = x.split([signature.space, signature.space, 1], -1)
+        positions, cell, number = x.split([signature.space, x.shape[-1] - signature.space - 1, 1], -1)
         periodic = {"cell": cell} if bool((cell > 0).any()) else {}
         return {"positions": positions, **periodic, "x": number.long()}
 

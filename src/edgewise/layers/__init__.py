@@ -68,6 +68,7 @@ from edgewise.layers.geometric.geometry import edge_pairs as edge_pairs
 from edgewise.layers.geometric.geometry import lengths as lengths
 from edgewise.layers.geometric.geometry import log_lengths as log_lengths
 from edgewise.layers.geometric.geometry import squared_lengths as squared_lengths
+from edgewise.layers.geometric.painn import PaiNN as PaiNN
 from edgewise.layers.geometric.spherical import Basis as Basis
 from edgewise.layers.geometric.spherical import Coupling as Coupling
 from edgewise.layers.geometric.spherical import Gate as Gate

@@ -112,6 +112,8 @@ class Atoms(Features):
     Args:
         space: Dimensions of space D: 2 D + 1 inputs, 1 + D outputs.
         radius: Distance within which atoms are neighbours.
+        edges: D where each edge says how far its sender's image is from the sender itself: cells may then have any
+            shape and size, and the features, a position and an atomic number, are D + 1.
 
     Errors      also inputs or outputs that do not fit the space; a radius that is not above 0 and finite.
     """
@@ -124,9 +126,12 @@ class Atoms(Features):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space < 1 or (self.inputs, self.outputs) != (2 * self.space + 1, 1 + self.space):
-            widths = f"inputs={self.inputs} and outputs={self.outputs}"
-            raise ConfigError(f"atoms in space={self.space} have 2 space + 1 inputs, 1 + space outputs: not {widths}")
+        least = self.space + 1
+        widths = {0: (least + self.space, least), self.space: (least, least)}  # by those of the edges
+        if self.space < 1 or widths.get(self.edges) != (self.inputs, self.outputs):
+            told = f"inputs={self.inputs} and outputs={self.outputs}, edges={self.edges}"
+            right = "2 space + 1 inputs, or space + 1 with edges=space, and 1 + space outputs"
+            raise ConfigError(f"atoms in space={self.space} have {right}: not {told}")
         if not 0 < self.radius < inf:
             raise ConfigError(f"a model's radius must be above 0 and finite, not {self.radius}")
 

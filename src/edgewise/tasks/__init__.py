@@ -62,6 +62,7 @@ from edgewise.tasks.nodes.planted import planted as planted
 from edgewise.tasks.nodes.store import StoredNodes as StoredNodes
 from edgewise.tasks.nodes.store import node_store as node_store
 from edgewise.tasks.nodes.webkb import webkb as webkb
+from edgewise.tasks.own.frames import atom_frames as atom_frames
 from edgewise.tasks.own.graphs import graph_folder as graph_folder
 from edgewise.tasks.own.graphs import point_folder as point_folder
 from edgewise.tasks.own.images import image_folder as image_folder

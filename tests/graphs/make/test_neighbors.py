@@ -9,7 +9,7 @@ import torch
 from edgewise.errors import GraphError
 from edgewise.graphs import Graph, k_nearest, radius_graph
 from edgewise.graphs.make import neighbors
-from edgewise.graphs.make.neighbors import k_nearest_in_members, radius_graph_in_members
+from edgewise.graphs.make.neighbors import k_nearest_in_members, radius_graph_in_members, radius_graph_of_images
 
 
 def distances(receivers: torch.Tensor, senders: torch.Tensor, cell: list[float] | None = None) -> torch.Tensor:
@@ -214,3 +214,29 @@ def test_the_radius_in_members_is_checked() -> None:
             k_nearest_in_members(points, torch.tensor(sizes_of_others), 1)
     with pytest.raises(GraphError, match="finite: row 3"):
         radius_graph_in_members(torch.tensor([[0.0], [0.0], [0.0], [float("nan")]]), sizes, 1.0)
+
+
+@pytest.mark.parametrize("periodic", [(True, True, True), (True, False, True), (False, False, True), (False,) * 3])
+@pytest.mark.parametrize("size", [0.7, 2.0, 6.0])
+def test_images_are_those_of_ase(size: float, periodic: tuple[bool, ...]) -> None:
+    """In skewed cells, smaller than the radius too, with points outside of them."""
+    theirs = pytest.importorskip("ase.neighborlist").primitive_neighbor_list
+    draw = torch.Generator().manual_seed(int(10 * size))
+    for count in (1, 2, 7):
+        cell = size * (torch.eye(3) + 0.6 * torch.rand(3, 3, generator=draw).tril(-1)).double()
+        x = 3 * size * torch.randn(count, 3, generator=draw, dtype=torch.float64)
+        graph, s = radius_graph_of_images(x, 2.3, cell, torch.tensor(periodic))
+        i, j, n = theirs("ijS", periodic, cell.numpy(), x.numpy(), 2.3)
+        found = torch.cat([graph.edge_index().T.double(), s], 1)
+        wanted = torch.cat([torch.tensor([*zip(j, i, strict=True)]).reshape(-1, 2).double(), torch.tensor(n) @ cell], 1)
+        assert found.shape == wanted.shape
+        ours, others = ({tuple(row) for row in rows.mul(1e6).round().tolist()} for rows in (found + 0.0, wanted + 0.0))
+        assert ours == others
+
+
+def test_a_cell_that_spans_nothing_and_one_with_too_many_images_are_refused() -> None:
+    x, along = torch.zeros(1, 3), torch.tensor([True, True, False])
+    with pytest.raises(GraphError, match="must be 3 long and span space"):
+        radius_graph_of_images(x, 1.0, torch.tensor([[1.0, 0, 0], [2.0, 0, 0], [0, 0, 1.0]]), along)
+    with pytest.raises(GraphError, match=r"too many images .* same unit"):
+        radius_graph_of_images(x, 5.0, 1e-4 * torch.eye(3), along)

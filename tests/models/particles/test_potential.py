@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from edgewise import Graph, ShapeError, complete, radius_graph
+from edgewise import ConfigError, Graph, ShapeError, complete, radius_graph
+from edgewise.graphs.make.neighbors import radius_graph_of_images
 from edgewise.models import Atoms, Potential, PotentialSettings
 from edgewise.testing import assert_equivariant
 from layers.rigid import rotation, translation
@@ -69,6 +70,42 @@ def test_forces_turn_with_the_atoms_and_energies_stay(dtype, tolerance, reflect,
         x,
         tolerance=tolerance,
     )
+
+
+def of_images(x, cell, layer):
+    """Energy and forces of atoms in a cell of any shape, whose vectors may be shorter than the radius."""
+    torch.manual_seed(0)
+    model = Potential(
+        PotentialSettings(width=8, gaussians=8, layer=layer), Atoms(4, 4, space=3, radius=RADIUS, edges=3)
+    )
+    graph, e = radius_graph_of_images(x, RADIUS, cell, torch.tensor([True, True, False]))
+    y = model.double()(graph, torch.cat([x, torch.full((len(x), 1), 29.0)], -1), e)
+    return y[:, 0].sum(), y[:, 1:], graph
+
+
+@pytest.mark.parametrize("layer", ["schnet", "painn"])
+def test_two_cells_have_twice_the_energy_of_one(layer):
+    cell = torch.tensor([[2.1, 0, 0], [0.7, 2.5, 0], [0, 0.3, 9.0]]).double()
+    x = cloud(3, size=2.0)
+    energy, forces, graph = of_images(x, cell, layer)
+    assert graph.num_edges > 3 * 2  # an atom has several images of another, and of itself
+    both, twice, _ = of_images(torch.cat([x, x + cell[0]]), cell * torch.tensor([[2.0], [1.0], [1.0]]), layer)
+    assert torch.allclose(both, 2 * energy) and torch.allclose(twice, forces.repeat(2, 1), atol=1e-10)
+    step = torch.zeros_like(x)
+    step[1, 0] = 1e-4
+    slope = (of_images(x + step, cell, layer)[0] - of_images(x - step, cell, layer)[0]) / 2e-4
+    assert float(forces[1, 0] + slope) == pytest.approx(0, abs=1e-6)
+
+
+def test_images_are_given_where_the_task_has_some_and_only_there():
+    x, pair = torch.zeros(2, 4), Graph.from_edge_index([[0], [1]], num_nodes=2)
+    model = Potential(PotentialSettings(width=4, depth=1), Atoms(4, 4, space=3, radius=RADIUS, edges=3))
+    with pytest.raises(ShapeError, match=r"needs e \[1, 3\]"):
+        model(pair, x)
+    with pytest.raises(ShapeError, match="has no e"):
+        Potential(PotentialSettings(width=4, depth=1), SIGNATURE)(pair, torch.zeros(2, 7), torch.zeros(1, 3))
+    with pytest.raises(ConfigError, match="edges=space"):
+        Atoms(7, 4, space=3, radius=RADIUS, edges=3)
 
 
 def test_a_periodic_cell_has_no_edge():

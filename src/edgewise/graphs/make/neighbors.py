@@ -139,6 +139,49 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
     return _batch(points, x, lowering.offsets_of(near.sum(-1)), senders + receivers // n * n)
 
 
+def radius_graph_of_images(points: Tensor, radius: float, cell: Tensor, periodic: Tensor) -> tuple[Graph, Tensor]:
+    """Every receiver listens to all images of points within a radius, in a periodic cell of any shape and size.
+
+    Equation    an edge for each j and image n with |x_i - (x_j + s)| <= radius, s = Σ_k n_k a_k, but for j = i at s = 0
+    Symbols     cell = a, the vectors of the cell in rows; periodic = along which of them there are images
+    Shapes      points [N, D], cell [K, D], periodic [K] bools -> a graph on N nodes, with an edge for each image, and s
+                [E, D] in float64 in the graph's edge order
+    Errors      as `radius_graph`; vectors of the periodic axes that span no volume; too many images to hold
+    Edge cases  a point listens to its own images; points may lie outside of the cell
+    Cost        O(M log M + E D) for the M images of points that lie within the radius of the cell
+
+    >>> line = torch.tensor([[0.0], [9.0]])
+    >>> graph, s = radius_graph_of_images(line, 1.0, torch.tensor([[10.0]]), torch.tensor([True]))
+    >>> graph.edge_index().tolist(), s.tolist()
+    ([[1, 0], [0, 1]], [[-10.0], [10.0]])
+    """
+    radius, x = _radius(radius), _rows(points, "points")
+    a = cell.detach().cpu().double().numpy()[periodic.cpu().numpy()]
+    count, axes = len(x), len(a)
+    if a.shape[1:] != x.shape[1:] or not numpy.isfinite(a).all() or (axes and numpy.linalg.matrix_rank(a) < axes):
+        raise GraphError(f"the periodic vectors of a cell must be {x.shape[1]} long and span space, not {a.tolist()}")
+    inverse = numpy.linalg.pinv(a) if axes else numpy.zeros((x.shape[1], 0))
+    reach = radius * (1 + ROUNDING) * numpy.linalg.norm(inverse, axis=0)  # of the radius, in vectors of the cell
+    home = numpy.floor(x @ inverse)
+    place = x @ inverse - home  # from 0 to 1 along each periodic vector
+    most = numpy.floor(reach + 1)
+    if count * (2 * most + 1).prod() > AT_ONCE:
+        raise GraphError(f"a radius of {radius} has too many images in the cell {a.tolist()}: is it in the same unit?")
+    n = numpy.indices([int(2 * m + 1) for m in most]).reshape(axes, -1).T - most
+    seen = place[:, None] + n
+    low, high = (place.min(0), place.max(0)) if count else (reach, reach)
+    j, image = ((seen >= low - reach) & (seen <= high + reach)).all(-1).nonzero()
+    own = x - home @ a
+    open_space = numpy.full(x.shape[1], math.inf)
+    k, i = _within(own[j] + n[image] @ a, own, radius, open_space)
+    j, n_ij = j[k], n[image[k]]
+    apart = (i != j) | (n_ij != 0).any(1)
+    order = numpy.lexsort((*n_ij.T, j, i))
+    i, j, n_ij = (part[order[apart[order]]] for part in (i, j, n_ij))
+    graph = Graph.from_edge_index(torch.from_numpy(numpy.stack([j, i])), count)
+    return graph, graph.sort_edges(torch.from_numpy((n_ij + home[i] - home[j]) @ a))
+
+
 def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
     """Points [G, n, D] in float64 of members of one size n; None where sizes differ, or are too large for all pairs."""
     if int(sizes.sum()) != len(points):

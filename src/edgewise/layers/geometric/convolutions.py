@@ -252,8 +252,11 @@ class SchNet(Layer):
         alike = (cell is None or cell.ndim < 2) and not torch.compiler.is_compiling()  # whose edges are data
         pairs = linked_pairs(graph) if alike else None
         edges = graph if pairs is None else pairs  # a distance has one filter for both directions
-        W_ij = self.filter(lengths(displacements(edges, x, cell)))
-        y = collect(edges, Filter(W_ij, self.into(h), both_ways=pairs is not None))  # (2)
+        return self.along(edges, h, displacements(edges, x, cell), both_ways=pairs is not None)
+
+    def along(self, graph: Graph, h: Tensor, x_ij: Tensor, both_ways: bool = False) -> Tensor:
+        """The block, given the vectors x_ij [*, E, D] from senders to receivers."""
+        y = collect(graph, Filter(self.filter(lengths(x_ij)), self.into(h), both_ways))  # (2)
         return h + self.second(shifted_softplus(self.first(y)))
 
     def filter(self, r: Tensor) -> EdgeNetwork:

@@ -16,6 +16,7 @@ from edgewise.errors import ConfigError, EdgewiseError, installing
 from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
+from edgewise.models.particles.potential import ELEMENTS
 from edgewise.models.signature import Atoms
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
@@ -274,11 +275,15 @@ class EnergiesAndForces(NumberedExamples, Predicts):
     unit = "frames"
     replacement = False
     stored = True
+    scale = 1.0  # eV/Å, and eV, of what the model says
+    elements: set[int]
+    alone: Tensor  # the energy in eV from which that of an atom of each element is counted
     ENERGY = 0.1
 
     def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
         trajectories, length, atoms, _ = frames.positions.shape
         self.name, self.frames, self.radius = name, frames, radius
+        self.elements = set(frames.numbers.tolist())
         numbers = torch.arange(trajectories * length).unflatten(0, (trajectories, length))
         self.splits = {split: numbers[chosen].flatten() for split, chosen in splits.items()}
         self.places = frames.positions.flatten(0, 1)
@@ -288,6 +293,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
         energies, forces = frames.energies.flatten() / atoms, frames.forces.flatten(0, 1)
         train = self.splits["train"]
         self.zero = float(energies[train].mean())
+        self.alone = torch.full((ELEMENTS,), self.zero, dtype=torch.float64)
         self.energy_scale = float(energies[train].std(correction=0)) or 1.0
         self.force_scale = float(forces[train].square().mean().sqrt()) or 1.0
         relative = (energies - self.zero)[:, None, None].expand(-1, atoms, 1)
@@ -336,12 +342,15 @@ class EnergiesAndForces(NumberedExamples, Predicts):
 
     def _errors(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Squared errors of each frame: of its energy per atom, and the mean one of its forces; [G] and [G]."""
+        self._check(outputs, batch)
+        error = outputs - batch.target
+        return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
+
+    def _check(self, outputs: Tensor, batch: Batch) -> None:
         check_outputs(outputs)
         if outputs.shape != batch.target.shape:
             shapes = f"{list(outputs.shape)} instead of {list(batch.target.shape)}"
             raise ConfigError(f"this task needs energies and forces, and the model gives {shapes}: choose potential")
-        error = outputs - batch.target
-        return self._by_frame(batch, error)[:, 0].square(), self._by_frame(batch, error.square())[:, 1:].mean(-1)
 
     def _by_frame(self, batch: Batch, rows: Tensor) -> Tensor:
         return aggregate(batch_of(NodeTargets, batch).graph.membership(), rows, reduce="mean")
@@ -355,6 +364,17 @@ class EnergiesAndForces(NumberedExamples, Predicts):
         number = self.frame(request)
         return self.frames.atoms(*divmod(number, self.frames.energies.shape[1]))
 
+    def seen(self, atoms: Ase) -> tuple[Any, ...]:
+        """What a model reads of ASE's atoms, in float64."""
+        x, cell = torch.from_numpy(atoms.get_positions()), box(atoms)
+        graph = radius_graph(x, self.radius, cell=torch.where(cell > 0, cell, torch.inf).tolist())
+        return graph, torch.cat([x, cell.expand_as(x), torch.from_numpy(atoms.numbers)[:, None].double()], -1)
+
+    def told(self, outputs: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """The energy [N] in eV of each atom of an element, and the force [N, 3] in eV/Å on it, by a model's outputs."""
+        energies, forces = (self.scale * outputs.double()).split([1, SPACE], -1)
+        return energies[:, 0] + self.alone[Z], forces
+
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The energy of a frame, by what its atoms send to one another."""
         inputs = captured(model, lambda: self.predict(model, pattern, request, "cpu"))
@@ -363,7 +383,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
             return on_graph(inputs[0], edges, nodes, places=inputs[1][:, :2].double().numpy())
 
         def energy(outputs: Tensor) -> Tensor:
-            return outputs[:, 0].sum()
+            return self.scale * outputs[:, 0].sum()
 
         return Subject(inputs, number=energy, what="the energy in eV", draw=draw, baseline=None)
 
@@ -374,8 +394,10 @@ class EnergiesAndForces(NumberedExamples, Predicts):
     def forces(self, model: nn.Module, pattern: Pattern) -> Drawing:
         """Predicted forces over simulated ones, for test frames evenly apart."""
         batches = [*self.batches("test", 100, pattern)]
-        predicted = torch.cat([model(batch.graph, batch.x)[:, 1:].flatten() for batch in batches]).double()
-        truth = torch.cat([batch.target[:, 1:].flatten() for batch in batches]).double()
+        known = [~batch.target[:, 1:].isnan() for batch in batches]
+        pairs = [*zip(batches, known, strict=True)]
+        predicted = self.scale * torch.cat([model(*batch.inputs)[:, 1:][some] for batch, some in pairs]).double()
+        truth = self.scale * torch.cat([batch.target[:, 1:][some] for batch, some in pairs]).double()
         some = slice(None, None, -(-len(truth) // DRAWN))
         error = float((predicted - truth).square().mean().sqrt())
         caption = (
