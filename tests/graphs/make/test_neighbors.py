@@ -228,7 +228,9 @@ def test_images_are_those_of_ase(size: float, periodic: tuple[bool, ...]) -> Non
         graph, s = radius_graph_of_images(x, 2.3, cell, torch.tensor(periodic))
         i, j, n = theirs("ijS", periodic, cell.numpy(), x.numpy(), 2.3)
         found = torch.cat([graph.edge_index().T.double(), s], 1)
-        wanted = torch.cat([torch.tensor([*zip(j, i, strict=True)]).reshape(-1, 2).double(), torch.tensor(n) @ cell], 1)
+        wanted = torch.cat(
+            [torch.tensor([*zip(j, i, strict=True)]).reshape(-1, 2).double(), torch.tensor(n).double() @ cell], 1
+        )
         assert found.shape == wanted.shape
         ours, others = ({tuple(row) for row in rows.mul(1e6).round().tolist()} for rows in (found + 0.0, wanted + 0.0))
         assert ours == others

@@ -94,7 +94,7 @@ def test_two_cells_have_twice_the_energy_of_one(layer):
     step = torch.zeros_like(x)
     step[1, 0] = 1e-4
     slope = (of_images(x + step, cell, layer)[0] - of_images(x - step, cell, layer)[0]) / 2e-4
-    assert float(forces[1, 0] + slope) == pytest.approx(0, abs=1e-6)
+    assert (forces[1, 0] + slope).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_images_are_given_where_the_task_has_some_and_only_there():

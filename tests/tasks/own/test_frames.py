@@ -101,7 +101,7 @@ def test_a_table_of_atoms_is_read_as_extended_xyz_is(tmp_path):
     ours, theirs = (task.batch(torch.arange(10), None) for task in (table, file))
     for one, other in ((ours.x, theirs.x), (ours.e, theirs.e), (ours.target, theirs.target)):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-    assert table.name_of(3) == "f3" and ours.graph.num_edges > 40 * len(ours.x)
+    assert table.name_of(3) == "f3" and ours.graph.num_edges > 20 * len(ours.x)
     (tmp_path / "a.csv").write_text("\n".join(rows).replace("f1,H", "f1,Xy", 1).replace(",T T T", ",T F T", 1))
     with pytest.raises(DataError) as told:
         atom_frames(str(tmp_path / "a.csv"))

@@ -165,9 +165,10 @@ def radius_graph_of_images(points: Tensor, radius: float, cell: Tensor, periodic
     home = numpy.floor(x @ inverse)
     place = x @ inverse - home  # from 0 to 1 along each periodic vector
     most = numpy.floor(reach + 1)
-    if count * (2 * most + 1).prod() > AT_ONCE:
+    images = int((2 * most + 1).prod())
+    if count * images > AT_ONCE:
         raise GraphError(f"a radius of {radius} has too many images in the cell {a.tolist()}: is it in the same unit?")
-    n = numpy.indices([int(2 * m + 1) for m in most]).reshape(axes, -1).T - most
+    n = numpy.indices([int(2 * m + 1) for m in most]).reshape(axes, images).T - most
     seen = place[:, None] + n
     low, high = (place.min(0), place.max(0)) if count else (reach, reach)
     j, image = ((seen >= low - reach) & (seen <= high + reach)).all(-1).nonzero()

@@ -66,10 +66,10 @@ class PaiNN(Layer):
         W = self.filters(ends_smoothly * gaussians(r_ij, self.gaussians, self.cutoff))
         direction = x_ij / torch.where(r_ij > 0, r_ij, 1.0)
         sent = torch.cat([self.phi(s.squeeze(-2)), *(one.flatten(-2) for one in v)], -1)
-        sent_j = ends(graph, sent[..., :0], sent)[1].unflatten(-1, (-1, self.channels))
-        a, b, c = (sent_j[..., :3, :] * W.unflatten(-1, (3, -1))).split(1, -2)
+        phi_j, *v_j = ends(graph, sent[..., :0], sent)[1].unflatten(-1, (-1, self.channels)).split(3, -2)
+        a, b, c = (phi_j * W.unflatten(-1, (3, -1))).split(1, -2)
         vectors = c * direction.unsqueeze(-1)
-        m_ij = torch.cat([a, vectors + b * sent_j[..., 3:, :] if v else vectors], -2)
+        m_ij = torch.cat([a, vectors + b * v_j[0] if v else vectors], -2)
         before = h if v else functional.pad(h, (0, 0, 0, 3))
         return self.mix(before + collect(graph, m_ij.flatten(-2)).unflatten(-1, (4, -1)))  # (7), (8)
 

@@ -13,6 +13,7 @@ from edgewise.graphs.tracing import is_real
 from edgewise.kernels import ends
 from edgewise.layers import MLP, PaiNN, SchNet, displacements
 from edgewise.layers.plain.linear import Embedding
+from edgewise.layers.plain.mlp import begin_small
 from edgewise.layers.plain.sides import check_edges, check_nodes
 from edgewise.models.signature import Atoms, Signature, accepted
 
@@ -74,7 +75,8 @@ class Potential(nn.Module):
             PaiNN(width, *spread) if self.vectors else SchNet(width, width, *spread) for _ in range(settings.depth)
         )
         self.layers = nn.ModuleList(blocks)
-        self.energy = MLP([width, width, 1], "silu")
+        energy = MLP([width, width, 1], "silu")
+        self.energy = begin_small(energy) if self.vectors else energy
 
     def forward(self, graph: Graph, features: Tensor, e: Tensor | None = None) -> Tensor:
         if torch.is_inference_mode_enabled():  # whose tensors cannot be differentiated

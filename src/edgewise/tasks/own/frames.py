@@ -637,7 +637,8 @@ def atom_frames(
     along all, some or none of their vectors; forces may be missing in some. Energies are in eV, lengths in Å, forces in
     eV/Å. A folder may hold several files: frames of those whose names begin with train, valid or test are in that part,
     and without valid a fifth of those that train chooses the weights. Else `split` in a frame may name its part, or
-    the frames are cut into 60 % to train, 20 % to choose the weights and 20 % to test. It needs the extra `atoms`.
+    the frames are cut into 60 % to train, 20 % to choose the weights and 20 % to test (80, 10 and 10 % of 1,000 and
+    more). It needs the extra `atoms`.
 
     Reference   Larsen et al., "The atomic simulation environment", 2017 (ASE, which reads extended XYZ)
 
