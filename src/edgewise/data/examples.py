@@ -28,11 +28,13 @@ from edgewise.data.columns import (
 from edgewise.data.splits import Splits, named
 from edgewise.data.table import (
     ENDINGS,
+    LARGEST,
     SHOWN,
     Called,
     Problems,
     Table,
     is_table,
+    numbers_of,
     read_table,
     stacked,
     unread,
@@ -67,6 +69,7 @@ class Asked:
     skip: bool = False  # whether rows that cannot be read are left out, and listed
     ends: tuple[str, ...] = ()  # the columns of edges with senders and receivers; empty: found
     group: str = ""  # the column that says which examples are in one part; empty: none
+    weights: str = ""  # the column that says how much each example counts; empty: none
     time: str | None = None  # the column that says when an example is; empty: the only one with dates; None: none
     # the kinds of the columns of features that a run read, of nodes and of edges; None: all that are left
     known: tuple[Kinds, Kinds] | None = None
@@ -95,6 +98,7 @@ class Examples:
     header: Sequence[str] = ()  # the names of all columns of their table
     groups: Sequence[object] | None = None  # of each what it belongs to, where examples are cut by that
     times: Column | None = None  # when each is, where they are cut by that
+    weights: Array | None = None  # how much each counts in the loss and the measures; None: all alike
     skipped: tuple[str, ...] = ()  # the rows that were left out since they cannot be read, each with the reason
 
     def without(self, bad: Mapping[int, str]) -> Self:
@@ -121,6 +125,7 @@ class Examples:
             at=lambda number: at(left[number]),
             groups=self.groups and [self.groups[number] for number in left],
             times=self.times and self.times.taken(np.array(left)),
+            weights=None if self.weights is None else self.weights[left],
         ).skipping(bad.values())
 
     def skipping(self, reasons: Iterable[str]) -> Self:
@@ -156,6 +161,7 @@ def few_rows(given: Examples, rows: Sequence[int], ignored: Iterable[str] = ()) 
     every |= {given.found.get(meaning, meaning): texts for meaning, texts in given.inputs.items()}
     every |= {given.found["id"]: given.names} if "id" in given.found and given.names else {}
     every |= dict(zip(given.called, given.targets, strict=True))
+    every |= {} if given.weights is None else {given.found["weights"]: given.weights.tolist()}
     return table_of({name: [str(cells[row]) for row in rows] for name, cells in every.items()})
 
 
@@ -182,8 +188,8 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     wrong, lower = Problems(() if asked.skip else table.problems), Called(path, table.header, asked.ignore)
     columns, named_by = columns_of_inputs(table, asked)
     split = lower["split"] if asked.labelled and "split" in lower else ""
-    group, when = grouping(table, asked), None
-    taken = {*columns.values(), named_by, split, group, *asked.ignore}
+    (group, weighing), when = chosen_columns(table, asked), None
+    taken = {*columns.values(), named_by, split, group, weighing, *asked.ignore}
     if asked.labelled and asked.time is not None:
         others = [name for name in table.header if name and name not in {*taken, *asked.label}]
         when = the_time(
@@ -191,7 +197,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         )
         taken.add(when.name)
     label = _labels(table, asked, lower, [name for name in table.header if name and name not in taken])
-    read = [name for name in (*columns.values(), named_by, split, group, *label) if name]
+    read = [name for name in (*columns.values(), named_by, split, group, weighing, *label) if name]
     if len(table) > MAX_ROWS:
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_ROWS:,}")
     if not len(table) and not table.problems:
@@ -212,6 +218,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     }
     wrong.extend(() if asked.skip else bad.values())
     groups = groups_of(cells[group], rows, where, group, wrong) if group else None
+    weights = weights_of(cells[weighing], rows, where, weighing, wrong) if weighing else None
     splits = parts_of([cells[split][row] for row in rows.tolist()], where, wrong) if split else {}
     problems += wrong.sentences()
     if asked.labelled and not beside:
@@ -231,11 +238,12 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         [[labels[name][row] for row in rows.tolist()] for name in label],
         splits,
         {meaning: [cells[column][row] for row in rows.tolist()] for meaning, column in columns.items()},
-        columns | ({"id": named_by} if named_by else {}),
+        columns | ({"id": named_by} if named_by else {}) | ({"weights": weighing} if weighing else {}),
         tuple(notes),
         at=where,
         header=table.header,
         groups=groups,
+        weights=weights,
         times=when and when.taken(rows),
     )
     return made.without(bad).skipping(table.problems) if asked.skip else made
@@ -248,13 +256,24 @@ def columns_of_inputs(table: Table, asked: Asked) -> tuple[dict[str, str], str]:
     return columns, _named_by(table, asked, lower, {*columns.values()})
 
 
-def grouping(table: Table, asked: Asked) -> str:
-    """The column that says which examples are in one part, or nothing."""
-    group = asked.group if asked.labelled else ""
-    if group and group not in table.header:
-        names = ", ".join(table.header)
-        raise DataError(f"{table.path}: it has no column {group!r} of groups of {asked.unit}, only {names}")
-    return group
+def chosen_columns(table: Table, asked: Asked) -> tuple[str, str]:
+    """The columns that say which examples are in one part, and how much each counts; or nothing."""
+    chosen = {"groups": asked.group, "weights": asked.weights} if asked.labelled else {"groups": "", "weights": ""}
+    for what, name in chosen.items():
+        if name and name not in table.header:
+            names = ", ".join(table.header)
+            raise DataError(f"{table.path}: it has no column {name!r} of {what} of {asked.unit}, only {names}")
+    return chosen["groups"], chosen["weights"]
+
+
+def weights_of(
+    cells: Sequence[str], rows: Array, where: Callable[[int], str], column: str, problems: Problems
+) -> Array:
+    """How much each example counts; what is no number from 0 on is a problem."""
+    weights: Array = numbers_of(cells)[rows]
+    for number in np.flatnonzero(~((weights >= 0) & (weights <= LARGEST))).tolist():
+        problems.add(f"{where(number)}: {column} is {cells[rows[number]][:40]!r}: a weight is a number from 0 on")
+    return weights
 
 
 def groups_of(
@@ -769,7 +788,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     labels = [lower.meant(name) for name in asked.label]
     has_split = asked.labelled and "split" in lower
     split = lower["split"] if has_split else lower.get("split", "split")
-    named_by, group = _named(table, asked, lower), grouping(table, asked)
+    named_by, (group, weighing) = _named(table, asked, lower), chosen_columns(table, asked)
     needed = labels if asked.labelled else []
     table.need(needed)
     if not len(table) and not table.problems:
@@ -778,14 +797,14 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from {ARRAYS}")
     notes = [*table.notes]
     if not named_by and asked.id != "row":
-        named_by = _covering(table, links, {*asked.ignore, *labels, split, group, *(known or ())})
+        named_by = _covering(table, links, {*asked.ignore, *labels, split, group, weighing, *(known or ())})
         notes += [f"{named_by} names the nodes: each end of an edge is one of its cells"] if named_by else []
     names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     degrees = known is not None and [*known] == [DEGREE]
-    taken = {*asked.ignore, named_by, *labels, split, group}
+    taken = {*asked.ignore, named_by, *labels, split, group, weighing}
     features, new = features_in(table, taken, {} if degrees else known, problems)
     features += [name for name in new if name == asked.time]
-    read = [*features, *needed, *([split] if has_split else ()), *([group] if group else ())]
+    read = [*features, *needed, *([split] if has_split else ()), *(name for name in (group, weighing) if name)]
 
     def called(row: int) -> str:
         return f"the node {names[row][:40]!r}"
@@ -809,6 +828,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     parts = table.texts(split) if has_split else []
     splits = parts_of([parts[row] for row in rows.tolist()], rows_at(table, rows), problems) if has_split else {}
     groups = groups_of(table.texts(group), rows, rows_at(table, rows), group, problems) if group else None
+    weights = weights_of(table.texts(weighing), rows, rows_at(table, rows), weighing, problems) if weighing else None
     if all_wrong := [*wrong_cells, *wrong_edges, *problems.sentences()]:
         raise DataError(*all_wrong)
     of_targets = [labels_of(table, name, table.texts(name)) for name in needed]
@@ -828,6 +848,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         notes=tuple(notes),
         counts={"edges": ends.shape[1]},
         groups=groups,
+        weights=weights,
         edges=ends,
         x=[column.taken(rows) for column in x],
         e=e or None,

@@ -75,6 +75,8 @@ def read_npz(path: Path, asked: Asked) -> OneGraph:
 
     Errors      DataError for an array that is missing, malformed or does not fit the others
     """
+    if asked.weights and asked.labelled:
+        raise DataError(f"{path}: weights are a column of a table: give nodes.csv, or leave out --task.sample_weight")
     named = (X, LABELS, EDGES, *(SPLITS if asked.labelled else ()))
     arrays = read_arrays(path, (ENDS, LABELS) if asked.labelled else (ENDS,), named)
     edges, count = arrays[ENDS], _count(arrays)

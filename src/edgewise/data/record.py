@@ -36,6 +36,27 @@ PARTS = ("train", "valid", "valid_none", "test", "test_none")  # of links, as a 
 
 
 @dataclass(frozen=True)
+class Sure:
+    """How sure a model is of one target, by what it said of the validation part.
+
+    Equation    p = softmax(o / T); of two classes the second is answered where its p is above t; of a number the
+                interval is the value ± half
+    Symbols     temperature = T, which the model's outputs are divided by; threshold = t; half = of an interval that is
+                to hold a share `level` of the values; None: there are too few examples to say
+    """
+
+    temperature: float = 1.0
+    threshold: float = 0.5
+    half: float | None = None
+    level: float = 0.9
+
+    def to_plain(self) -> dict[str, Any]:
+        """What of it is not as usual, for those who read outputs elsewhere: the temperature is in these already."""
+        threshold = {} if self.threshold == 0.5 else {"threshold": self.threshold}
+        return threshold if self.half is None else {**threshold, "half": self.half, "level": self.level}
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What was fitted to the data that trained a run: it is applied as it is to all later ones."""
 
@@ -48,6 +69,7 @@ class Fitted:
     # the columns that were found, by their meaning, such as that which names the nodes
     names: dict[str, str] | None = None
     parallel: Literal["", "keep", "mean"] = ""  # what became of features of parallel edges; empty: a run of old
+    sure: tuple[Sure, ...] = ()  # how each target's answers are read; empty: as usual
 
     @property
     def target(self) -> Target:
@@ -74,9 +96,12 @@ class Fitted:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON holds it."""
+        read_by = self.sure or (Sure(),) * len(self.targets)
         targets = [
-            plain(target) | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
-            for target, scale in zip(self.targets, self.scales, strict=True)
+            plain(target)
+            | (dict(zip(("mean", "deviation"), scale, strict=True)) if target.kind == "number" else {})
+            | sure.to_plain()
+            for target, scale, sure in zip(self.targets, self.scales, read_by, strict=True)
         ]
         columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
         names: dict[str, Any] = {} if self.names is None else {"names": self.names}
@@ -114,6 +139,21 @@ class Settled:
     changes: tuple[str, ...] = ()
     few: bool = False
     files: Mapping[str, bytes | Path] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Tensor | None:
+        """How much each example counts [N], with a mean of 1 among those that train; None: all alike.
+
+        Errors      DataError where none that trains counts
+        """
+        if self.given.weights is None:
+            return None
+        counts, train = torch.from_numpy(self.given.weights), self.splits.get("train", torch.empty(0))
+        mean = float((counts[train] if len(train) else counts).mean())
+        if not mean > 0:
+            what = f"the weight of all {self.given.unit} that train is 0: nothing would count"
+            raise DataError(f"{self.given.place}: {what}")
+        return counts / mean
 
     @property
     def first(self) -> list[int]:

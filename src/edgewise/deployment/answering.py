@@ -319,9 +319,11 @@ def named(y: Array, targets: Sequence[Row]) -> Row:
         first += max(1, len(classes))
         if classes:
             p = softmax(part)
-            own = {"class": classes[int(p.argmax())], "probabilities": dict(zip(classes, p.tolist(), strict=True))}
+            best = int(p[1] > target["threshold"]) if "threshold" in target else int(p.argmax())
+            own = {"class": classes[best], "probabilities": dict(zip(classes, p.tolist(), strict=True))}
         else:
-            own = {"value": float(part[0])}
+            value, half = float(part[0]), target.get("half")
+            own = {"value": value} if half is None else {"value": value, "low": value - half, "high": value + half}
         made[target["name"]] = own
     return made if len(made) > 1 else own
 

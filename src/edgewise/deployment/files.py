@@ -393,7 +393,9 @@ def outputs_of(targets: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{one['name']} is {name!r}: a logit, of which softmax makes probabilities"
             for name in one.get("classes", ())
         ]
-        made += classes or [f"{one['name']}, in its own unit"]
+        within = f"; {100 * one['level']:g} % of values are within ± {one['half']:.6g}" if "half" in one else ""
+        made += classes or [f"{one['name']}, in its own unit{within}"]
+        made[-1] += f", which is answered above {one['threshold']:.6g}" if classes and "threshold" in one else ""
     return made
 
 

@@ -23,7 +23,8 @@ from edgewise.markup import element, folded, note
 from edgewise.models.text.sampling import Piece, Sampling
 from edgewise.tasks.core.abilities import PredictsAll, Streams, generating, predicting
 from edgewise.tasks.core.task import Pattern, Task
-from edgewise.training.runs import Moved, load_run
+from edgewise.training.ensemble import load_any
+from edgewise.training.runs import Moved
 
 BATCH = 512  # rows of a file that a model reads at once
 Rows = Any  # an iterable of inputs, the place of a file of them, or a table of pandas or polars
@@ -193,7 +194,8 @@ def load(
     model: nn.Module | None = None,
     graph: Graph | Pattern | str = None,
 ) -> Trained:
-    """The model of a run folder with its preprocessing, ready to predict: a plain `nn.Module`, in evaluation mode.
+    """The model of a run folder with its preprocessing, ready to predict: a plain `nn.Module`, in evaluation mode; of
+    the folder of an ensemble all its runs as one.
 
     Symbols     weights = those of the best evaluation, or of the last step; accept = take an altered configuration or
                 history as it is; folder = where the task's data lie now, if not where they were, or {option: place};
@@ -209,5 +211,5 @@ def load(
         >>> [prediction["node"] for prediction in load(run).predict([0, 33])]
         [0, 33]
     """
-    loaded = load_run(run, weights, device, accept, folder, task=task, model=model, graph=graph)
+    loaded = load_any(run, weights, device, accept, folder, task=task, model=model, graph=graph)
     return Trained(loaded.model, loaded.task, loaded.pattern).eval()

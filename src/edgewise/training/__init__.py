@@ -1,6 +1,10 @@
 """Floor 6: training. One loop, exact resumption, and the run folder that it leaves."""
 
 from edgewise.configuration import Choice as Choice
+from edgewise.training.ensemble import join_runs as join_runs
+from edgewise.training.ensemble import joinable as joinable
+from edgewise.training.ensemble import load_any as load_any
+from edgewise.training.ensemble import record_of as record_of
 from edgewise.training.fitting import fit as fit
 from edgewise.training.loop import resume as resume
 from edgewise.training.loop import train as train

@@ -21,7 +21,7 @@ from edgewise.training.journal import METRICS, digest, say
 from edgewise.training.seeds import mix
 from edgewise.training.settings import OWN, RunConfig, StartSettings
 
-CONFIG = "config.yaml"
+CONFIG, ENSEMBLE = "config.yaml", "ensemble.json"
 MOST = 1 << 20  # examples of a split that are compared
 ACCEPT, ANEW = "go on with it as it is by --accept", "train anew in another folder"
 

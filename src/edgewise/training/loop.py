@@ -22,6 +22,8 @@ from edgewise.tasks.core.abilities import Measures
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.measures import Answers, measures
 from edgewise.tasks.core.task import Parts, Task, figure
+from edgewise.tasks.own.several import SeveralTargets
+from edgewise.training.calibration import calibrate, fitted, recorded
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
@@ -412,7 +414,8 @@ class Trainer:
         self.began = time.perf_counter() - (resumed[1]["seconds"] if resumed else 0.0)
 
     def conclude(self) -> dict[str, Any]:
-        """Read the test split, if there is one, this once, with the best weights; the last record holds the result."""
+        """Read the test split, if there is one, this once, with the best weights, which the validation split calibrates
+        where the data are one's own; the last record holds the result."""
         load_weights(self.model, self.best_weights, self.run)
         reached = {"best_step": self.best["step"], "valid": self.best["valid"]} | self.tested()
         return self.world.once(lambda: self._last_record(reached))
@@ -420,8 +423,14 @@ class Trainer:
     def tested(self) -> dict[str, Any]:
         """The scores over the test split, if there is one; and all measures of it, or else of the validation data."""
         split: Split = "test" if self.task.has_test else "valid"
+        own = isinstance(self.task, SeveralTargets) and not self.whole
+        valid = self.examined("valid", whole=True)[1] if own else []
+        calibrate(self.model, self.task, fitted(valid, self.config.evaluation))
         scores, answers = self.examined(split, whole=True)
-        return ({split: scores} if split == "test" else {}) | ({"measures": measures(answers)} if answers else {})
+        made = ({split: scores} if split == "test" else {}) | ({"measures": measures(answers)} if answers else {})
+        if valid and isinstance(self.task, SeveralTargets):
+            made["calibration"] = recorded(self.task, max(map(len, valid)), answers)
+        return made
 
     @property
     def step_seconds(self) -> float:

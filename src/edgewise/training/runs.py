@@ -25,13 +25,13 @@ from edgewise.models.size import build
 from edgewise.tasks import TASKS
 from edgewise.tasks.core.abilities import HasRows, Judges, Keeps, Measured, ReadsOthers, Recalls, TestedElsewhere
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
 from edgewise.tasks.own.several import SeveralTargets
+from edgewise.training.calibration import calibrate, check_threshold, kept, soften
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
-from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, frozen_of
+from edgewise.training.integrity import CONFIG, ENSEMBLE, check, check_frozen, check_split, frozen_of
 from edgewise.training.journal import METRICS, say
 from edgewise.training.own import OwnConfig, given_again
 from edgewise.training.pretrained import take_pretrained
@@ -124,11 +124,14 @@ def load_run(
     task: Task | None = None,
     model: nn.Module | None = None,
     graph: Graph | PatternChoice | Pattern | str = None,
+    shared: Task | None = None,
 ) -> LoadedRun:
-    """A run's task and model, with the weights of its best evaluation or of its last step.
+    """A run's task and model, with the weights of its best evaluation or of its last step; on data of one's own the
+    best are calibrated, as the validation data said when training had ended.
 
     Symbols     folder = where the task's data lie now, if not where they were, as in `read_config`; task, model, graph
-                = what `fit` was given, of a run of its
+                = what `fit` was given, of a run of its; shared = the task of a run on the same data, which is not read
+                again and reads answers as it does
     Errors      CheckpointError: a folder without a run, without a checkpoint or with none that is intact; one whose
                 configuration was altered or whose history is spoilt, unless one accepts them so
     Edge cases  before the first evaluation there are no best weights: the last ones stand in, which a line says
@@ -142,7 +145,7 @@ def load_run(
     if isinstance(config, OwnConfig) and task is not None and model is not None:
         config, model = given_again(run, config, task, model, graph)
     elif (task, model, graph) == (None, None, None):
-        task, model = assemble(config, run)
+        task, model = assemble(config, run, shared)
     else:
         raise ConfigError(f"{run} is a run of the task {config.task.name}: its own task and model are loaded with it")
     checkpoint = newest_of(run)
@@ -151,6 +154,8 @@ def load_run(
     chosen = best_of(checkpoint) if weights == "best" else checkpoint.tensors("model")
     chosen = checkpoint.tensors("model") | chosen if own else chosen  # of which the frozen are in the first
     load_weights(model, chosen, checkpoint.path, whole=own)
+    if weights == "best" and isinstance(task, SeveralTargets) and (sure := kept(next(reversed(read_metrics(run)), {}))):
+        soften(model, task.several, sure) if shared else calibrate(model, task, sure)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())
 
 
@@ -180,6 +185,9 @@ def read_config(run: Path | str, folder: Moved | None = None, own: bool = False)
     Errors      ConfigError for a place that the task does not read: its message has the option that it reads
     """
     run = path_of(run, "run", CheckpointError)
+    if (run / ENSEMBLE).is_file():
+        what = f"{run} is an ensemble, which evaluate, predict, serve and edgewise.load take"
+        raise CheckpointError(f"{what}: name one of the runs that its {ENSEMBLE} lists")
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")
     content = read_yaml(run / CONFIG)
@@ -226,8 +234,8 @@ def finished(run: Path) -> Result | None:
         return None
 
 
-def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Module]:
-    """The task and the model of a configuration, with the initial weights that its seed gives.
+def assemble(config: RunConfig, run: Path | None = None, shared: Task | None = None) -> tuple[Task, nn.Module]:
+    """The task, unless it is `shared`, and the model of a configuration, with the initial weights that its seed gives.
 
     The task reads what it saved in the folder `run`, where that is a run (until its configuration is there, another
     process may be writing it), or else in that of the run that it starts from. Where its data cannot be read, and have
@@ -235,16 +243,7 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
     adapted has the frozen weights of the run that it starts from: no checkpoint of its own does. Weights that this run
     lacks, such as the output layer of another task, are trained whole.
     """
-    kept = run if run and (run / CONFIG).is_file() else None
-    task = _task(config.task, kept)
-    for change in (task.changes or ()) if run else ():
-        say(f"{run}: {change}")
-    for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
-        if folder and isinstance(task, Recalls):
-            task.recall(Path(folder))
-    measure_by(task, config.evaluation.metric)
-    if config.train.weights == "balanced":
-        balance(task)
+    task = shared or _prepared(config, run)
     settings, model = MODELS[config.model.name]
     seed(mix(config.train.seed, 0), torch.device("cpu"))
     chosen = settings(**config.model.options)
@@ -256,6 +255,21 @@ def assemble(config: RunConfig, run: Path | None = None) -> tuple[Task, nn.Modul
             if name.replace(".parametrizations.weight.original", ".weight") not in taken:
                 parameter.requires_grad_(True)
     return task, built
+
+
+def _prepared(config: RunConfig, run: Path | None) -> Task:
+    kept = run if run and (run / CONFIG).is_file() else None
+    task = _task(config.task, kept)
+    for change in (task.changes or ()) if run else ():
+        say(f"{run}: {change}")
+    for folder in (config.start.run, config.start.hub, kept):  # weights fit the tokens that they were trained with
+        if folder and isinstance(task, Recalls):
+            task.recall(Path(folder))
+    measure_by(task, config.evaluation.metric)
+    if config.train.weights == "balanced":
+        balance(task)
+    check_threshold(task, config.evaluation.threshold)
+    return task
 
 
 def _task(chosen: Choice, kept: Path | None) -> Task:
@@ -358,8 +372,6 @@ def balance(task: Task) -> None:
     weights = tuple(target.balanced(target.values(labels)[train]) for target, labels in pairs)
     if weights and isinstance(task, SeveralTargets):
         task.several = replace(task.several, weights=weights)
-    elif weights and isinstance(task, Classification):
-        task.objective = replace(task.objective, weights=weights[0])
 
 
 def begin(model: nn.Module, config: RunConfig, shown: bool = False) -> None:

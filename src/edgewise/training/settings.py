@@ -10,7 +10,19 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from torch import nn
 
-from edgewise.configuration import Bounds, Choice, Count, Natural, NonNegative, OneOf, Settings, build, plain, read_yaml
+from edgewise.configuration import (
+    Bounds,
+    Choice,
+    Count,
+    Natural,
+    NonNegative,
+    OneOf,
+    Settings,
+    Share,
+    build,
+    plain,
+    read_yaml,
+)
 from edgewise.errors import CheckpointError, ConfigError
 from edgewise.models import MODELS
 from edgewise.tasks import TASKS
@@ -120,6 +132,10 @@ class EvaluationSettings(Settings):
             best by luck.
         simple: Seconds after which no further simple method is tried that stands beside the result where the data are
             one's own. 0: none is.
+        interval: Which share of the values the intervals of quantities of one's own data are to hold, by the errors on
+            the validation data. 0: there are none.
+        threshold: The measure by which the validation data choose above which probability the second of two classes is
+            answered, of data of one's own. Empty: above one half.
     """
 
     section = "evaluation"
@@ -129,6 +145,8 @@ class EvaluationSettings(Settings):
     metric: str = ""
     choose_by: Literal["metric", "loss"] = "metric"
     simple: NonNegative = 30.0
+    interval: Share = 0.9
+    threshold: Literal["", "accuracy", "balanced_accuracy", "f1", "mcc"] = ""
 
 
 @dataclass(frozen=True)

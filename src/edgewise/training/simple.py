@@ -20,6 +20,7 @@ from edgewise.files import read_json, write_file
 from edgewise.tasks.core.abilities import HasRows, StandsBeside
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import OneGraph, Pattern, Task
+from edgewise.tasks.own.several import SeveralTargets
 from edgewise.training.runs import evaluate
 from edgewise.training.settings import RunConfig
 
@@ -91,6 +92,9 @@ def best_simple(task: Task, seconds: float = 30, size: int = 200, balanced: bool
     began, tried = time.perf_counter(), dict[str, float]()
     best: tuple[float, str, Scores] | None = None
     left, metric = "", task.metric
+    if isinstance(task, SeveralTargets):
+        task = copy(task)
+        task.read_by(())  # a trained model's threshold is not theirs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a linear model that is not done, which is tried as it is
         for name, scores in _methods(task, size, balanced):
@@ -155,8 +159,9 @@ def _of_rows(task: Any, balanced: bool) -> Iterator[tuple[str, Tensor]]:
     if len(train) > LEARNS:
         train = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(0))[:LEARNS]]
     others = torch.cat([splits["valid"], splits["test"]])
+    weights = None if given.weights is None else given.weights[train]
     learners = [
-        Learner(target, mean, deviation, target.values(labels)[train], balanced)
+        Learner(target, mean, deviation, target.values(labels)[train], balanced, weights)
         for target, (mean, deviation), labels in zip(fitted.targets, fitted.scales, given.targets, strict=True)
     ]
 
@@ -199,7 +204,8 @@ class Learner:
     mean: float
     deviation: float
     values: Tensor
-    balanced: bool = False
+    balanced: bool
+    weights: Any  # how much each example counts, [M]; None: all alike
 
     @property
     def known(self) -> Tensor:
@@ -215,9 +221,10 @@ class Learner:
     @property
     def constant(self) -> Tensor:
         """The output that says the same of all, [width]."""
+        weights = None if self.weights is None else self.weights[self.known.numpy()]
         if self.target.kind == "number":
-            return torch.from_numpy(self.wanted).mean().reshape(1)
-        counts = np.bincount(self.wanted, minlength=self.target.width)
+            return torch.tensor([np.average(self.wanted, weights=weights)])
+        counts = np.bincount(self.wanted, weights, minlength=self.target.width)
         return _logarithms(torch.from_numpy(counts / counts.sum()))
 
     def learn(self, method: Callable[[str], Iterator[tuple[str, Any]]], x: Any, y: Any) -> Iterator[tuple[str, Tensor]]:
@@ -230,7 +237,9 @@ class Learner:
                 yield name, self.constant.expand(count, -1)
                 continue
             weighs = [name for name in estimator.get_params() if self.balanced and name.endswith("class_weight")]
-            estimator.set_params(**dict.fromkeys(weighs, "balanced")).fit(x, wanted)
+            last = f"{estimator.steps[-1][0]}__" if hasattr(estimator, "steps") else ""
+            counts = {} if self.weights is None else {f"{last}sample_weight": self.weights[known]}
+            estimator.set_params(**dict.fromkeys(weighs, "balanced")).fit(x, wanted, **counts)
             if self.target.kind == "number":
                 yield name, torch.from_numpy(np.asarray(estimator.predict(y), dtype=np.float64)).reshape(-1, 1)
                 continue

@@ -234,7 +234,7 @@ def test_values_are_in_their_own_unit_and_labels_are_not_needed(tmp_path, capsys
     kept, task = json.loads((run / record.DATA).read_text(encoding="utf-8")), training.load_run(run).task
     assert (task.mean, task.deviation) == (kept["targets"][0]["mean"], kept["targets"][0]["deviation"])
     rows, _ = answers(run, given(tmp_path / "new", NEW), tmp_path / "answers.parquet", capsys)
-    assert list(rows[0]) == ["node", "value"] and all(480 < row["value"] < 540 for row in rows)
+    assert list(rows[0]) == ["node", "value", "low", "high"] and all(480 < row["value"] < 540 for row in rows)
 
 
 def test_arrays_predict_for_arrays_with_or_without_features(tmp_path, capsys) -> None:

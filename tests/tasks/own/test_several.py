@@ -8,12 +8,15 @@ from torch.nn import functional
 
 from edgewise import Graph
 from edgewise.data.columns import Target
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import complete
 from edgewise.layers import GCN
-from edgewise.tasks.core.measures import quality
+from edgewise.tasks import node_folder
+from edgewise.tasks.core.measures import measures, quality
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.own.several import GappedBatch, Several
+from edgewise.tasks.own.texts import text_table
+from edgewise.training.simple import best_simple
 
 CLASS, NUMBER = Target("class", ("a", "b", "c"), "", "kind"), Target("number", (), "", "mass")
 BOTH = Several((CLASS, NUMBER), ((0.0, 1.0), (5.0, 2.0)))
@@ -41,6 +44,50 @@ def test_classes_may_count_differently() -> None:
     numbers = (0.5 - 1.0) ** 2
     repeated = BOTH.loss(O[rows], Y[rows]) * 8 - 2 * numbers
     assert weighted.loss(O, Y).item() == pytest.approx(repeated.item() / 4, rel=1e-6)
+
+
+def test_examples_may_count_differently() -> None:
+    """As many times as they weigh, in the loss, the scores and the measures."""
+    rows, w = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([2.0, 1.0, 3.0])
+    weighted = torch.cat([Y, w[:, None]], 1)
+    repeated = BOTH.loss(O[rows], Y[rows]) * 8  # known targets
+    assert BOTH.loss(O, weighted).item() == pytest.approx(repeated.item() / 4, rel=1e-6)
+    one, other = BOTH.score(O, weighted), BOTH.score(O[rows], Y[rows])
+    assert {name: float(value) for name, value in one.items()} == pytest.approx({n: float(v) for n, v in other.items()})
+    mine, theirs = measures(BOTH.answers(O, weighted)), measures(BOTH.answers(O[rows], Y[rows]))
+    assert {n: row["value"] for n, row in mine.items()} == pytest.approx({n: r["value"] for n, r in theirs.items()})
+
+
+@pytest.mark.parametrize("kind", ["nodes", "texts"])
+def test_a_column_says_how_much_each_counts(kind, tmp_path) -> None:
+    """It is no feature; what trains has a mean of 1; what is no weight is named by its line."""
+    cells = [n % 4 for n in range(40)]
+    rows = [f"{n},{'good' if n % 2 else 'bad'} {n % 5},{'ab'[n % 2]},{cells[n]}" for n in range(40)]
+    file = tmp_path / ("nodes.csv" if kind == "nodes" else "texts.csv")
+    file.write_text("\n".join(["id,text,label,count", *rows]))
+    (tmp_path / "edges.csv").write_text("from,to\n" + "".join(f"{n},{(n + 1) % 40}\n" for n in range(40)))
+
+    def made(column: str = "count"):
+        if kind == "nodes":
+            return node_folder(str(tmp_path), sample_weight=column)
+        return text_table(str(file), level="character", sample_weight=column, label="label")
+
+    task = made()
+    train = task.splits["train"]
+    (batch,) = task.batches("train", 40)
+    own = torch.tensor(cells).double()[train]
+    assert torch.allclose(batch.target[:, 1], own / own.mean()) and batch.size == len(train)
+    assert sum(part.size for part in batch.split(2)) in (len(train), 2 * len(train))
+    assert task.signature.outputs == 2 and "count" not in str(task.own.fitted.columns)
+    said = task.answers(torch.randn(40 if kind == "nodes" else len(train), 2), batch)
+    assert torch.equal(said[0].weights, batch.target[:, 1])
+    best = best_simple(task)
+    assert best is not None and 0 <= best.valid < 1.001
+    with pytest.raises(DataError, match=r"no column 'often' of weights of"):
+        made("often")
+    file.write_text(file.read_text().replace(",b,3", ",b,-3", 1))
+    with pytest.raises(DataError, match=r"line 5: count is '-3': a weight is a number from 0 on"):
+        made()
 
 
 def test_a_part_of_a_batch_without_a_known_target_has_no_loss() -> None:

@@ -25,6 +25,7 @@ from edgewise.tasks.core import measures
 from edgewise.tasks.core.abilities import Streams, generating, predicting
 from edgewise.tasks.core.drawing import Output
 from edgewise.training import LoadedRun, Moved
+from edgewise.training.calibration import told
 from edgewise.training.journal import say
 
 EVALUATION = "evaluation.json"
@@ -35,7 +36,7 @@ def evaluate(run: str, accept: bool, data: Moved, on: str | None = None) -> dict
     """Print the scores of a run's best weights on the validation data and, where there are any, on the test data; of
     the last of them also every measure with its interval, each class, or the largest errors. The run has them in
     evaluation.json, if it can be written. With `on`, print those of other labelled data alone."""
-    loaded = training.load_run(Path(run), accept=accept, folder=data)
+    loaded = training.load_any(Path(run), accept=accept, folder=data)
     size = loaded.config.evaluation_batch
     result: dict[str, Any] = {"run": run, "recipe": loaded.config.recipe, "metric": loaded.task.metric}
     splits: tuple[Split, ...] = ("valid", "test") if loaded.task.has_test else ("valid",)
@@ -52,6 +53,8 @@ def evaluate(run: str, accept: bool, data: Moved, on: str | None = None) -> dict
         quality = measures.quality(answers, lambda row: predicting(loaded.task).name_of(int(numbers[row])))
         print("\n".join(in_words(quality)))
         result["quality"] = quality
+    if lines := list(told(training.record_of(run))):
+        print("\n".join(lines))
     if on is not None:
         return result
     kept = json.dumps(result, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
@@ -99,7 +102,7 @@ def predict(
     if column is not None or bad_rows != "refuse":
         flag = "--bad-rows" if column is None else "--column"
         raise ConfigError(f"{flag} is of a file of inputs: give --out for the table of predictions")
-    loaded = training.load_run(Path(run), accept=accept, folder=data)
+    loaded = training.load_any(Path(run), accept=accept, folder=data)
     try:
         request = one_input(input, loaded.task)
         output = predicting(loaded.task).examine(loaded.model, loaded.pattern, request, device_of(loaded))

@@ -21,6 +21,7 @@ from edgewise.errors import ConfigError, counted
 from edgewise.tasks import Task
 from edgewise.tasks.core.measures import in_rows
 from edgewise.training import Moved, Result, RunConfig
+from edgewise.training.calibration import told
 from edgewise.training.distributed import restarted
 from edgewise.training.journal import say
 from edgewise.training.simple import Simple
@@ -65,7 +66,7 @@ def train(
             same = runs[0] if len(runs) > 1 and not folds else None
             results.append(carry_out(runs[-1], partial(training.train, one, runs[-1]), same=same))
             if first_rank():
-                print(sentence(one.train.seed, results[-1]), *comparison(results[-1]), sep="\n", flush=True)
+                print(sentence(one.train.seed, results[-1]), *beside(results[-1]), sep="\n", flush=True)
     except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
         begun = len(results) + bool(stop.args)
         if begun in (0, len(repeated)):
@@ -85,7 +86,25 @@ def train(
     made = summary(config, results, mean_curve(results, task.maximise) if folds else None)
     if folds and "folds" in config.task.options and task.has_test and first_rank():
         made["pooled"] = [over_folds(results[first : first + folds]) for first in range(0, len(results), folds)]
+    if not folds and len(results) > 1 and training.joinable(task) and first_rank():
+        made["ensemble"] = str(as_one(results, place) or "") or None
     return made
+
+
+def as_one(results: Sequence[Result], place: Path | None) -> Path | None:
+    """The folder that makes one model of the runs of several seeds, around or beside theirs; what it reaches is
+    printed."""
+    first, last = results[0].run, results[-1].run
+    folder = place or first.with_name(f"{first.name}-to-{last.name}")
+    metric = results[0].metric
+    try:
+        found = training.join_runs([result.run for result in results], folder)
+    except (OSError, ValueError) as error:  # the runs are worth more than their ensemble
+        say(f"edgewise: warning: the runs could not become one: {error}")
+        return None
+    part = "test" if "test" in found else "valid"
+    print(f"as one: {part} {metric} {shown(metric, found[part][metric])}  {folder}", *told(found), sep="\n")
+    return folder
 
 
 def over_folds(results: Sequence[Result]) -> dict[str, Any]:
@@ -150,7 +169,7 @@ def resume(run: str, accept: bool, data: Moved) -> dict[str, Any]:
     config = training.read_config(run)
     result = carry_out(Path(run), partial(training.resume, run, accept=accept, folder=data), accept, data)
     if first_rank():
-        print(sentence(config.train.seed, result), *comparison(result), sep="\n")
+        print(sentence(config.train.seed, result), *beside(result), sep="\n")
     return summary(config, [result])
 
 
@@ -237,10 +256,10 @@ def sentence(seed: int, result: Result) -> str:
     return f"{reached}  {result.run / 'report.html'}"
 
 
-def comparison(result: Result) -> list[str]:
-    """What a simple method reached on the same data, in a line, where there is one."""
+def beside(result: Result) -> list[str]:
+    """How sure a model of one's own data is, and what a simple method reached on the same, where there is one."""
     found = Simple.read(result.run)
-    return [compared(found, result)] if found else []
+    return [*told(training.record_of(result.run)), *([compared(found, result)] if found else [])]
 
 
 def mean_curve(results: Sequence[Result], maximise: bool) -> dict[str, Any]:

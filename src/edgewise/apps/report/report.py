@@ -23,6 +23,7 @@ from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section, TextTable
 from edgewise.tasks.core.measures import in_rows
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
+from edgewise.training.calibration import told
 from edgewise.training.simple import Simple, beside
 
 Records = list[dict[str, Any]]
@@ -219,8 +220,10 @@ def training_curves(records: Records, scores: Iterable[str]) -> list[Drawing]:
 
 def measured(records: Records) -> list[TextTable]:
     """Every measure of the test data, or of the validation data where there are no others, with its interval."""
-    found = records[-1].get("measures") if records else None
-    return [TextTable(("measure", "value", "95 % of a bootstrap"), [*in_rows(found)])] if found else []
+    last = records[-1] if records else {}
+    found, lines = last.get("measures"), [(line,) for line in told(last)]
+    made = [TextTable(("measure", "value", "95 % of a bootstrap"), [*in_rows(found)])] if found else []
+    return [*made, *([TextTable(("how sure it is",), lines)] if lines else [])]
 
 
 def reproduction(page: RunPage) -> list[Markup]:

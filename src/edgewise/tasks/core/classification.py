@@ -21,7 +21,7 @@ from edgewise.tasks.core.task import Pattern
 
 
 def cross_entropy(
-    outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum", "none"] = "mean", smoothing: float = 0.0
+    outputs: Tensor, target: Tensor, reduction: Literal["mean", "sum"] = "mean", smoothing: float = 0.0
 ) -> Tensor:
     """PyTorch's, of outputs [M, classes] and targets [M]; ShapeError for a target beyond the outputs."""
     try:
@@ -37,15 +37,13 @@ class Objective:
 
     Equation    cross-entropy: -1/M Σ_m (y_m, log ŷ_m),  ŷ_m = softmax(o_m / T)    (3.9)-(3.11), footnote 2
                 squared: 1/M Σ_m ‖y_m - o_m‖²,  y_m the one-hot target    (3.7)
-    Symbols     error = which of the two; temperature = T, of the cross-entropy alone; weights = of the classes, how
-                much a target counts, in the mean over M; empty: all alike
+    Symbols     error = which of the two; temperature = T, of the cross-entropy alone
     Shapes      outputs [M, classes], target [M]
     Reference   Baggag & Saad, §3.2
     """
 
     error: Literal["cross-entropy", "squared"] = "cross-entropy"
     temperature: float = 1.0
-    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.error not in ("cross-entropy", "squared"):
@@ -66,13 +64,9 @@ class Objective:
             raise DataError(
                 f"the targets of a classification are whole numbers, int64, not {kind}: give targets.long()"
             )
-        if self.error == "squared":
-            each = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
-        elif not self.weights:
+        if self.error != "squared":
             return cross_entropy(outputs / self.temperature, target, reduction)
-        else:
-            each = cross_entropy(outputs / self.temperature, target, "none")
-        each = each * each.new_tensor(self.weights)[target] if self.weights else each
+        each = (functional.one_hot(target, outputs.shape[-1]).to(outputs) - outputs).square().sum(-1)
         return each.mean() if reduction == "mean" else each.sum()
 
     def probabilities(self, outputs: Tensor) -> Tensor:
@@ -107,6 +101,10 @@ class Classification(Predicts):
         p = self.objective.probabilities(batch.read(outputs.detach()).float())
         return [Answers(p.cpu(), batch.target.reshape(-1).cpu(), tuple(self.classes))]
 
+    def predicted(self, outputs: Tensor) -> Tensor:
+        """The classes that are answered for outputs [M, classes]."""
+        return outputs.argmax(-1)
+
     def preprocessing(self) -> dict[str, Any]:
         return {"classes": list(self.classes)} if self.classes else {}
 
@@ -119,7 +117,7 @@ class Classification(Predicts):
         """How the test examples of each class were classified."""
         counts = torch.zeros(len(self.classes), len(self.classes), dtype=torch.int64)
         for batch in self.batches("test", 500, pattern):
-            predicted = batch.read(model(*batch.inputs)).argmax(-1)
+            predicted = self.predicted(batch.read(model(*batch.inputs)))
             counts.index_put_((batch.target.reshape(-1).long(), predicted), torch.ones_like(predicted), accumulate=True)
         correct = f"{int(counts.trace()):,} of {int(counts.sum()):,} test examples are classified correctly (diagonal)."
         return Drawing("confusion", Confusion(counts.numpy(), self.classes), correct)

@@ -27,7 +27,9 @@ class Answers:
 
     Symbols     said = probabilities [M, classes], or values [M]; true = classes or values [M], NaN where unknown;
                 weights [M] = how much each example counts, None: all alike; target = its name, where there are several;
-                figures = instead of both, what each example has of measures that are means, such as 1 / rank
+                threshold = above which probability the second of two classes is answered; half = of an interval around
+                each value, None: there is none; figures = instead of both, what each example has of measures that are
+                means, such as 1 / rank
     """
 
     said: Tensor = field(default_factory=lambda: torch.empty(0))
@@ -36,6 +38,8 @@ class Answers:
     target: str = ""
     weights: Tensor | None = None
     figures: Mapping[str, Tensor] = field(default_factory=dict)
+    threshold: float = 0.5
+    half: float | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.figures.values()), self.true))
@@ -55,7 +59,10 @@ class Answers:
             return {name: _mean(one.double().numpy(), w) for name, one in self.figures.items()}
         rows = self.known()
         said, true = (part.double().numpy()[rows] for part in (self.said, self.true))
-        return of_classes(said, true.astype(int), w[:, rows]) if self.classes else of_values(said, true, w[:, rows])
+        if self.classes:
+            return of_classes(said, true.astype(int), w[:, rows], self.threshold)
+        held = {} if self.half is None else {"coverage": _mean(np.abs(said - true) <= self.half, w[:, rows])}
+        return of_values(said, true, w[:, rows]) | held
 
     def details(self, name: Callable[[int], str]) -> dict[str, Any]:
         """Of classes the precision and recall of each, and the calibration; of values the largest errors."""
@@ -65,7 +72,8 @@ class Answers:
             far = np.argsort(-np.abs(said - true), kind="stable")[:WORST]
             found = ((name(int(rows[n])), float(said[n]), float(true[n])) for n in far)
             return {"worst": [dict(zip(("example", "predicted", "measured"), one, strict=True)) for one in found]}
-        return {"classes": table_of(self.classes, said, true.astype(int)), "calibration": calibration(said, true)}
+        table = table_of(self.classes, said, true.astype(int), self.threshold)
+        return {"classes": table, "calibration": calibration(said, true)}
 
 
 def joined(batches: Sequence[Sequence[Answers]]) -> list[Answers]:
@@ -123,16 +131,22 @@ def _row(values: Array) -> Row:
     return {"value": None if np.isnan(values[0]) else float(values[0]), "low": low, "high": high}
 
 
-def of_classes(p: Array, y: Array, w: Array) -> dict[str, Array]:
+def predicted(p: Array, threshold: float = 0.5) -> Array:
+    """The likeliest classes by probabilities p [M, C], or of two the second where it is above a threshold."""
+    found: Array = (p[:, 1] > threshold).astype(int) if p.shape[1] == 2 and threshold != 0.5 else p.argmax(1)
+    return found
+
+
+def of_classes(p: Array, y: Array, w: Array, threshold: float = 0.5) -> dict[str, Array]:
     """Measures of probabilities p [M, C] for classes y [M] under weightings w [B, M], as scikit-learn defines them.
 
     Edge cases  ROC AUC and average precision are of two classes the second one's, else means over those classes that
                 some examples are of and others not; the Brier score of two classes is the second one's
     """
-    count, predicted = p.shape[1], p.argmax(1)
+    count, said = p.shape[1], predicted(p, threshold)
     eye = np.eye(count)
-    truth, right, total = eye[y], predicted == y, w.sum(1)
-    of, taken, hits = w @ truth, w @ eye[predicted], (w * right) @ truth
+    truth, right, total = eye[y], p.argmax(1) == y, w.sum(1)
+    of, taken, hits = w @ truth, w @ eye[said], (w * (said == y)) @ truth
     curves = [_curves(p[:, c], truth[:, c], w) for c in ((1,) if count == 2 else range(count))]
     confidence = p.max(1)
     bins = np.eye(BINS)[np.minimum((confidence * BINS).astype(int), BINS - 1)]
@@ -220,14 +234,14 @@ def _correlation(a: Array, b: Array, w: Array) -> Array:
     return found
 
 
-def table_of(classes: Sequence[str], p: Array, y: Array) -> dict[str, dict[str, Any]]:
+def table_of(classes: Sequence[str], p: Array, y: Array, threshold: float = 0.5) -> dict[str, dict[str, Any]]:
     """Each class's examples, precision, recall and F1; None where a class is never predicted, or has no examples.
 
     Equation    precision_c = n_cc / Σ_a n_ac, recall_c = n_cc / Σ_b n_cb, F1 their harmonic mean, n_ab the examples of
                 class a that were taken for b
     """
-    predicted = p.argmax(1)
-    of, taken, hits = (np.bincount(some, minlength=len(classes)) for some in (y, predicted, y[predicted == y]))
+    said = predicted(p, threshold)
+    of, taken, hits = (np.bincount(some, minlength=len(classes)) for some in (y, said, y[said == y]))
     parts = [[float(n) / m if m else None for n, m in zip(*pair, strict=True)]
              for pair in ((hits, taken), (hits, of), (2 * hits, of + taken))]  # fmt: skip
     rows = zip(of.tolist(), *parts, strict=True)

@@ -137,7 +137,7 @@ class ImageClassification(NumberedExamples, Classification):
         labels = batch.target.reshape(-1)
         chosen = torch.tensor([int((labels == c).nonzero()[0]) for c in labels.unique().tolist()][:DRAWN])
         outputs, call = last_attention(model, self.graph(pattern), cast(Tensor, batch.x)[chosen])
-        predicted, count = outputs.reshape(len(chosen), -1).argmax(-1), len(chosen)
+        predicted, count = self.predicted(outputs.reshape(len(chosen), -1)), len(chosen)
         wrong = (predicted != labels[chosen]).tolist()
         pixels = self.images.pixels[self.images.splits["test"][chosen]].double()
         grey = (greys(pixels) / pixels.max().clamp(min=1)).numpy()
@@ -174,11 +174,15 @@ class ImageClassification(NumberedExamples, Classification):
         x = self._normalise(cut(torch.stack([one.float() for one in pixels]), *self.patch))
         batch = Batch(self.graph(pattern), x, torch.zeros(len(requests), dtype=torch.long)).to(device)
         logits = batch.read(model.eval()(batch.graph, batch.x)).cpu()
-        found = [class_probabilities(one, self.images.classes, self.objective) for one in logits]
         return [
-            {"image": request, "class": next(iter(p)), "label": label, "probabilities": p}
-            for request, label, p in zip(requests, labels, found, strict=True)
+            {"image": request} | self._named(output, label)
+            for request, label, output in zip(requests, labels, logits, strict=True)
         ]
+
+    def _named(self, output: Tensor, label: str | None) -> dict[str, Any]:
+        """What the outputs for an image mean, beside its class, where that is known."""
+        p = class_probabilities(output, self.images.classes, self.objective)
+        return {"class": next(iter(p)), "label": label, "probabilities": p}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The class of an image, whose patches are drawn in the colour of their scores: of one that is not cut, its

@@ -132,7 +132,7 @@ class NodeClassification(OneGraph, Classification):
 
     def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
         """The colour of each node, which nodes are crossed, the colours' names, and what both mean."""
-        predicted, labels = outputs.argmax(-1), self.nodes.labels
+        predicted, labels = self.predicted(outputs), self.nodes.labels
         what = "the colour is the predicted class, a cross marks a wrong prediction"
         return predicted, (predicted != labels) & (labels >= 0), self.classes, what
 

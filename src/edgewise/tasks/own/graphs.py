@@ -71,11 +71,11 @@ from edgewise.files import check_folder, folder_name, spelt
 from edgewise.graphs import k_nearest
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Rows
-from edgewise.tasks.core.batch import Batch, DisjointBatch
+from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets
+from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, WeightedBatch
 
 DEGREES = 8  # that are counted, the last with all above
 ROWS = 512  # examples that a model reads at once for a table of predictions
@@ -145,10 +145,11 @@ class Files(ABC, Generic[T, Made]):
 
 
 def targets_of(settled: Settled) -> Tensor:
-    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels."""
+    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels; and their weights, if
+    there are any."""
     given, fitted = settled.given, settled.fitted
     if given.targets:
-        return Several(fitted.targets, fitted.scales).values(given.targets)
+        return Several.of(fitted).values(given.targets, settled.weights)
     return torch.full((len(given), len(fitted.targets)), torch.nan)
 
 
@@ -160,13 +161,13 @@ class OwnExamples(SeveralTargets, GraphClassification):
 
     kept: tuple[str, ...] = record.FILES
     private = record.FILES
-    kind: type[DisjointBatch] = GappedBatch
     tables = True
 
     def __init__(self, name: str, graphs: Graphs, own: Settled, files: Files[Any, Any]) -> None:
         super().__init__(name, graphs)
         self.own, self.how, fitted = own, files, own.fitted
-        self.several = Several(fitted.targets, fitted.scales)
+        self.several = Several.of(fitted)
+        self.kind = GappedBatch if own.given.weights is None else WeightedBatch
         self.unit, self.metric = own.given.unit, self.several.metric
         self.classes = fitted.target.classes if len(fitted.targets) == 1 else ()
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
@@ -196,8 +197,8 @@ class OwnExamples(SeveralTargets, GraphClassification):
         for numbers in torch.arange(len(self.graphs.members)).split(ROWS):
             batch = self.batch(numbers, pattern).to(device)
             outputs = batch.read(model.eval()(*batch.inputs)).cpu()
-            for number, output in zip(numbers.tolist(), outputs, strict=True):
-                yield self.known(number) | self.several.named(output)
+            for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
+                yield self.known(number) | made
 
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """How many nodes and edges a graph has, nodes of each degree, and sums and means of its features."""
@@ -258,7 +259,7 @@ class OwnExamples(SeveralTargets, GraphClassification):
         """As cut by graphs; each part has as many terms as targets that are known."""
         _, made = super().train_parts(size, Generator().set_state(generator.get_state()), pattern, parts)
         drawn = self._drawn(size, generator)
-        terms = int((~self.graphs.targets[drawn].isnan()).sum())
+        terms = int((~self.several.weighted(self.graphs.targets[drawn])[0].isnan()).sum())
         return (terms if len(drawn) >= parts.count else parts.count * terms), made
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
@@ -432,6 +433,7 @@ def graph_folder(
     group: str = "",
     time: str = "",
     edge_weight: str = "",
+    sample_weight: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own graphs, or several of them: from a folder of three tables.
 
@@ -475,11 +477,13 @@ def graph_folder(
             only one with dates.
         edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
             that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
+        sample_weight: A column: how much each graph counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     ignored = frozenset(names_in(ignore))
-    asked = Asked("graphs", label=labels_in(label, like), id=id, ignore=ignored, ends=names_in(ends))
+    labels = labels_in(label, like)
+    asked = Asked("graphs", label=labels, id=id, ignore=ignored, ends=names_in(ends), weights=sample_weight)
     return GraphFiles(asked, graph, undirected, scale == "standard", parallel, edge_weight).settle(
         folder, like, target, How(cut, fold, folds, group, time)
     )
@@ -567,10 +571,9 @@ class PointFiles(Files[Points, OwnClouds]):
             columns, sizes, present = members.columns, members.sizes, {*rows.header, *members.header}
             found = {**rows.found, "group": members.group, "node": members.named_by}
             rows = replace(rows, found=found, notes=(*rows.notes, *members.notes, *unread(place, rows.files)))
-        elif asked.group or asked.time is not None:
-            raise DataError(
-                f"{place}: clouds in folders of their classes have no columns to be cut by: give clouds.csv"
-            )
+        elif asked.group or asked.time is not None or (asked.weights and asked.labelled):
+            what = "to be cut or weighted by"
+            raise DataError(f"{place}: clouds in folders of their classes have no columns {what}: give clouds.csv")
         else:
             rows, columns, sizes, present = read_files(place, asked, problems)
         if asked.labelled:
@@ -638,6 +641,7 @@ def point_folder(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    sample_weight: str = "",
 ) -> GraphClassification:
     """Guess a class or a quantity of each of your own clouds of points, or several of them: from a folder.
 
@@ -672,12 +676,14 @@ def point_folder(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        sample_weight: A column: how much each cloud counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
     if neighbors < 1:
         raise ConfigError(f"task.neighbors must be at least 1, not {neighbors}")
-    asked = Asked("clouds", label=labels_in(label, like), id=id, ignore=frozenset(names_in(ignore)))
+    ignored = frozenset(names_in(ignore))
+    asked = Asked("clouds", label=labels_in(label, like), id=id, ignore=ignored, weights=sample_weight)
     files = PointFiles(asked, cloud, names_in(position), neighbors)
     return files.settle(folder, like, target, How(cut, fold, folds, group, time))
 

@@ -29,6 +29,7 @@ from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
 from edgewise.tasks.images.pixels import pixels_of
 from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.own.several import Several, SeveralTargets
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -75,7 +76,7 @@ SIZES = 5  # that a message lists
 THUMBNAIL, LEVELS = 12, 8  # pixels of a side, and values that are told apart, for a simple method
 
 
-class OwnImages(ImageClassification):
+class OwnImages(SeveralTargets, ImageClassification):
     """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
 
     kept = record.FILES
@@ -85,6 +86,7 @@ class OwnImages(ImageClassification):
     def __init__(self, own: Settled, images: Images, how: ImageFiles) -> None:
         super().__init__(folder_name(own.given.place), images, how.patch, how.shift)
         self.own, self.how, self.changes, self.few = own, how, own.changes, own.few
+        self.several = Several.of(own.fitted)
         self.summary = (self.describe(), *map(str, own.fitted.targets), *own.given.notes)
 
     def keep(self, run: Path) -> None:
@@ -130,12 +132,13 @@ class OwnImages(ImageClassification):
         for numbers in torch.arange(len(self.own.given)).split(ROWS):
             x = self._normalise(cut(self.images.pixels[numbers], *self.patch))
             batch = Batch(self.graph(pattern), x, torch.zeros(len(numbers), dtype=torch.int64)).to(device)
-            p = self.objective.probabilities(batch.read(model.eval()(*batch.inputs)).cpu().double())
-            for number, row in zip(numbers.tolist(), p, strict=True):
-                probabilities = dict(zip(self.classes, row.tolist(), strict=True))
-                yield {"image": self.name_of(number), "class": self.classes[int(row.argmax())]} | {
-                    "probabilities": probabilities
-                }
+            outputs = batch.read(model.eval()(*batch.inputs)).cpu()
+            for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
+                yield {"image": self.name_of(number)} | made
+
+    def _named(self, output: Tensor, label: str | None) -> dict[str, Any]:
+        known = torch.tensor([torch.nan if label is None else self.classes.index(label)])
+        return self.several.named(output, known)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, st
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
 from edgewise.data.table import Called, find_tables, object_in
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.derived import cached
@@ -67,16 +67,19 @@ LISTED = 20  # columns that a report lists
 ROWS = 4096  # of a table of predictions that are lists of Python at once
 
 
-class OwnNodes(SampledNodes):
+class OwnNodes(SeveralTargets, SampledNodes):
     """The nodes of one's own graph, known by their own names; a run keeps their parts and what was fitted to them."""
 
     kept = record.FILES
     private = kept
-    own: Settled
     given: OneGraph
-    fitted: Fitted
     undirected: bool
     asked: Asked
+
+    @property
+    def fitted(self) -> Fitted:
+        """What was fitted to the data that trained."""
+        return self.own.fitted
 
     def keep(self, run: Path) -> None:
         self.own.keep(run)
@@ -184,18 +187,19 @@ class OwnNodes(SampledNodes):
         """Each node's name, with its class and the probabilities of all, or with its value."""
         batch = self.batch("test", pattern).to(device)
         for start, part in enumerate(model.eval()(*batch.inputs).cpu().double().split(ROWS)):
-            for node, made in enumerate(self._table(part), start * ROWS):
+            for node, made in enumerate(self.several.table(part), start * ROWS):
                 yield {"node": self.shown(node)} | made
 
-    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
-        p = self.objective.probabilities(outputs)
-        for likeliest, row in zip(p.argmax(-1).tolist(), p.tolist(), strict=True):
-            yield {"class": self.classes[likeliest], "probabilities": dict(zip(self.classes, row, strict=True))}
+    def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
+        known = torch.tensor(label, dtype=torch.float64).reshape(-1)
+        return self.several.named(output, torch.where(known < 0, torch.nan, known) if self.classes else known)
 
     def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
         """The same task, which knows where its data come from."""
         assert isinstance(own.given, OneGraph)
-        self.own, self.given, self.fitted, self.undirected, self.asked = own, own.given, own.fitted, undirected, asked
+        self.own, self.given, self.undirected, self.asked = own, own.given, undirected, asked
+        self.several = Several.of(own.fitted)
+        self.metric = self.several.metric
         self.signature = replace(self.signature, weighted=bool(own.fitted.weight))
         self.changes, columns = own.changes, self.given.x if isinstance(self.given.x, list) else []
         if columns:
@@ -215,18 +219,12 @@ class OwnNodes(SampledNodes):
         return found
 
 
-class OwnValues(NodeRegression, OwnNodes):
+class OwnValues(OwnNodes, NodeRegression):
     """The same where each node has a value."""
 
     def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
         self.mean, self.deviation = own.fitted.scales[0]
         return super().of(own, undirected, asked)
-
-    def preprocessing(self) -> dict[str, Any]:
-        return OwnNodes.preprocessing(self)
-
-    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
-        yield from ({"value": self.value(output)} for output in outputs)
 
 
 class GappedNodes(Gapped, Batch):
@@ -239,29 +237,35 @@ class GappedSample(Gapped, SampledBatch):
     """Some of them, with some of their neighbours."""
 
 
-class OwnSeveral(SeveralTargets, OwnNodes):
+class WeightedNodes(GappedNodes):
+    """The same where some count more than others."""
+
+    shared, weighted = True, True
+
+
+class WeightedSample(GappedSample):
+    """Some of them, with some of their neighbours."""
+
+    weighted = True
+
+
+class OwnSeveral(OwnNodes):
     """The same where each node has several targets, classes and values, some of which may be unknown."""
 
     whole, sampled = GappedNodes, GappedSample
 
     def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
-        self.several = Several(own.fitted.targets, own.fitted.scales)
-        self.metric = self.several.metric
-        self.signature = replace(self.signature, outputs=self.several.width, classes=False)
-        self.contents = f"{len(own.given):,} nodes with {len(own.fitted.targets)} targets"
+        self.signature = replace(self.signature, outputs=Several.of(own.fitted).width, classes=False)
+        self.contents = f"{len(own.given):,} nodes with {counted(len(own.fitted.targets), 'target')}"
+        if own.given.weights is not None:
+            self.whole, self.sampled = WeightedNodes, WeightedSample
         return super().of(own, undirected, asked)
 
     def _terms(self, labels: Tensor) -> int:
-        return int((~labels.isnan()).sum())
+        return int((~self.several.weighted(labels)[0].isnan()).sum())
 
     def _targets_of(self, labels: Tensor) -> Tensor:
         return labels
-
-    def _table(self, outputs: Tensor) -> Iterator[dict[str, Any]]:
-        yield from map(self.several.named, outputs)
-
-    def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
-        return self.several.named(output, torch.tensor(label))
 
     def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
         """By the first target: the predicted classes, or fifths of the predicted values."""
@@ -269,7 +273,7 @@ class OwnSeveral(SeveralTargets, OwnNodes):
         first, known = outputs[:, : target.width], self.nodes.labels[:, 0]
         if target.kind == "number":
             return fifths(mean + deviation * first[:, 0].double(), f"the predicted {target.name}")
-        predicted = first.argmax(-1)
+        predicted = self.predicted(outputs)
         what = f"the colour is the predicted {target.name}, a cross marks a wrong prediction"
         return predicted, (predicted != known) & ~known.isnan(), target.classes, what
 
@@ -293,6 +297,7 @@ def node_folder(
     group: str = "",
     bad_rows: Literal["refuse", "skip"] = "refuse",
     edge_weight: str = "",
+    sample_weight: str = "",
 ) -> NodeClassification:
     """Guess the classes of a graph's nodes, or a quantity: your own graph, from a folder.
 
@@ -346,6 +351,7 @@ def node_folder(
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
         edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
             that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
+        sample_weight: A column: how much each node counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read them
@@ -354,7 +360,7 @@ def node_folder(
     label_of = names_in(label) or ("label",)
     how = How(cut, fold, folds, group, time)
     asked = Asked("nodes", label=label_of, id=id, ignore=frozenset(names_in(ignore)), ends=names_in(ends))
-    asked = replace(asked, skip=bad_rows == "skip")
+    asked = replace(asked, skip=bad_rows == "skip", weights=sample_weight)
     asked = asked if like else replace(asked, group=group)
     kept = record.read(Path(like).expanduser()) if like else None
     dated = (kept.names or {}).get("time") if kept else None
@@ -383,9 +389,9 @@ def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ..
     x, e = inputs_of(given, fitted)
     parallel = fitted.parallel_edges(undirected)
     graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
-    several = len(fitted.targets) > 1
+    several = len(fitted.targets) > 1 or given.weights is not None
     classes = () if several else fitted.target.classes
-    nodes = Nodes(graph, x, _labels(given, fitted), classes, own.splits, known)
+    nodes = Nodes(graph, x, _labels(own, several), classes, own.splits, known)
     kind = OwnSeveral if several else OwnNodes if fitted.target.kind == "class" else OwnValues
     strange = strange_levels(columns_in(given), (*fitted.columns, *fitted.edges))
     own = replace(own, changes=(*own.changes, *strange), given=weighed(given, fitted))
@@ -413,14 +419,14 @@ def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
     return made[0], made[1]
 
 
-def _labels(given: OneGraph, fitted: Fitted) -> Tensor:
-    """Classes or values [N], or several targets [N, T]; all unknown where labels were not read."""
-    if len(fitted.targets) > 1:
-        unknown = torch.full((len(given), len(fitted.targets)), torch.nan)
-        return Several(fitted.targets, fitted.scales).values(given.targets) if given.targets else unknown
+def _labels(own: Settled, several: bool) -> Tensor:
+    """Classes or values [N], or several targets [N, T], perhaps with weights; all unknown where they were not read."""
+    given, target = own.given, own.fitted.target
     if given.targets:
-        return fitted.target.values(given.targets[0])
-    return torch.full((len(given),), -1 if fitted.target.kind == "class" else torch.nan)
+        return Several.of(own.fitted).values(given.targets, own.weights) if several else target.values(given.targets[0])
+    if several:
+        return torch.full((len(given), len(own.fitted.targets)), torch.nan)
+    return torch.full((len(given),), -1 if target.kind == "class" else torch.nan)
 
 
 def fit_to(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[Encoding, ...]:

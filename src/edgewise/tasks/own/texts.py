@@ -224,6 +224,7 @@ def text_table(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    sample_weight: str = "",
     bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> GraphClassification:
     """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
@@ -257,6 +258,7 @@ def text_table(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        sample_weight: A column: how much each text counts in the loss and the measures, from 0 on. Empty: all alike.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
@@ -266,6 +268,7 @@ def text_table(
         raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored, skip=bad_rows == "skip")
+    asked = replace(asked, weights=sample_weight)
     how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
     files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like))
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
@@ -372,6 +375,7 @@ def molecule_table(
     folds: int = 0,
     group: str = "",
     time: str = "",
+    sample_weight: str = "",
     bad_rows: Literal["refuse", "skip"] = "refuse",
 ) -> GraphClassification:
     """Guess classes or quantities of your own molecules, one or several: from a table with a column of SMILES.
@@ -401,6 +405,7 @@ def molecule_table(
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
             only one with dates.
+        sample_weight: A column: how much each molecule counts in loss and measures, from 0 on. Empty: all alike.
         bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, each SMILES that RDKit
@@ -408,5 +413,6 @@ def molecule_table(
     """
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("molecules", {"smiles": SMILES}, {"smiles": smiles}, labels, id, ignored, skip=bad_rows == "skip")
+    asked = replace(asked, weights=sample_weight)
     how = How(cut, fold, folds, group, time)
     return MoleculeFiles(asked, bonds).settle(str(given_table(file, asked.unit)), like, target, how)
