@@ -63,7 +63,7 @@ def test_draws_are_from_what_is_likely_only() -> None:
         ({"count": 0}, "count must be an integer (at least 1) or null, not 0"),
         ({"seed": -1}, "seed must be at least 0, not -1"),
         ({"stop": ("a", "")}, "stop must be a text of at least one character"),
-        ({"stop": 3}, "stop must be a list, not 3"),
+        ({"stop": 3}, "stop must be a list or text, not 3"),
     ],
 )
 def test_a_value_outside_its_range_is_named_with_the_range(options, message: str) -> None:

@@ -39,7 +39,7 @@ class Sampling(Settings):
         top_p: Draw from the fewest likeliest tokens that have this probability together; 1: from all.
         min_p: Draw from tokens with at least this share of the likeliest one's probability only; 0: from all.
         repetition_penalty: Above 1, tokens that are in the text already become less likely; 1: they stay as they are.
-        stop: A text ends before the first of these that it would contain.
+        stop: A text, or several: what is written ends before the first of these that it would contain.
         cache: Keep the keys and values of earlier tokens instead of recomputing them.
         seed: Of the random draws.
 
@@ -56,16 +56,19 @@ class Sampling(Settings):
     top_p: Annotated[float, Bounds(above=0, at_most=1)] = 1.0
     min_p: Portion = 0.0
     repetition_penalty: Positive = 1.0
-    stop: tuple[str, ...] = ()
+    stop: tuple[str, ...] | str = ()
     cache: bool = True
     seed: Natural = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
         super().__post_init__()
-        if "" in self.stop:
+        if "" in self.stops:
             raise ConfigError("stop must be a text of at least one character, or a list of such texts")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The texts before which one ends."""
+        return (self.stop,) if isinstance(self.stop, str) else self.stop
 
     def only(self, what: str, *names: str) -> None:
         """Refuse options beside those that have an effect on what is written."""
@@ -126,7 +129,7 @@ def pieces(
     Edge cases  each step has its pieces: what may be the beginning of a stop text, or of a character, is held back
                 until that is known, and a piece may be empty
     """
-    texts = [_Text(prompt, decode, sampling.stop) for _ in range(sampling.count or 1)]
+    texts = [_Text(prompt, decode, sampling.stops) for _ in range(sampling.count or 1)]
     for step in drawn:
         for number, (text, token) in enumerate(zip(texts, step[:, -1].tolist(), strict=True)):
             if not text.ended:
