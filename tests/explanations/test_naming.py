@@ -73,10 +73,10 @@ def test_tables_name_columns_cells_and_the_baseline() -> None:
     x = torch.tensor([[0.5, 1.0, 0.0], [3.0, 0.0, 1.0]])
     why = scores(Explained(Sizes(), (PAIR, x), (0, 0)), "integrated-gradients", names=names)
     tables = {one.title: one for one in why.listings()}
-    columns = dict(zip((row[0] for row in tables["Columns"].cells), tables["Columns"].scores, strict=True))
+    columns = dict(zip((row[0] for row in tables["Features"].cells), tables["Features"].scores, strict=True))
     assert columns == {"age": pytest.approx(3.5), "pet": pytest.approx(2)}
-    assert tables["Columns"].rows[0] == ["age", "+0.5", "+3", "+3.5"]  # in all, of anna's own and of others'
-    assert tables["Features"].cells[:2] == [["ben", "age", "3", "40"], ["anna", "pet", "cat", "none"]]
+    assert tables["Features"].rows[0] == ["age", "+0.5", "+3", "+3.5"]  # in all, of anna's own and of others'
+    assert tables["Entries"].cells[:2] == [["ben", "age", "3", "40"], ["anna", "pet", "cat", "none"]]
     told = names.told(why.value, why.sums()[0])
     assert "add up to +5.5 m: the output is 5.5 m, at the baseline (age 40, pet none) 0" in told
 

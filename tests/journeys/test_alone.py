@@ -94,7 +94,7 @@ def test_its_explanation_names_what_it_read_and_adds_up(journey) -> None:
     assert why.sums() and all(abs(one.remainder) < 1e-3 * max(1, abs(why.value)) for one in why.sums())
     named = {cell for one in why.listings() for row in one.cells for cell in row}
     assert {*journey.kind.told.split(";")} <= named
-    parts = next((one for one in why.listings() if one.title == "Features"), None)
+    parts = next((one for one in why.listings() if one.title == "Entries"), None)
     assert parts is None or sum(parts.scores) == pytest.approx(why.sums()[0].parts, abs=1e-4)
 
 

@@ -139,7 +139,7 @@ def largest(
     if len(features) > 1 and given and features[1].shape == given[0].shape and names.edge_features:
         parts.append(_part(names.edge_features, features[1], given[0], lambda e: " → ".join(ends(e))))
     if parts:
-        head = ["column"] if own is None else ["column", f"of {called[own]}", "of all others"]
+        head = ["feature"] if own is None else ["feature", f"of {called[own]}", "of all others"]
         sums = torch.cat([part.scores.sum(0) for part in parts])
         at_node = torch.zeros_like(sums)
         if own is not None:
@@ -155,8 +155,8 @@ def largest(
             return part.entry(n if part is parts[0] else n - parts[0].scores.numel())
 
         flat = torch.cat([part.scores.flatten() for part in parts])
-        made.append(_top("Columns", head, sums, column, signed))
-        made.append(_top("Features", ["of", "feature", "is", "at the baseline"], flat, entry, signed))
+        made.append(_top("Features", head, sums, column, signed))
+        made.append(_top("Entries", ["of", "feature", "is", "at the baseline"], flat, entry, signed))
     if edges is not None:
         made.append(_top("Edges", ["from", "to"], edges, lambda e: list(ends(e)), signed))
     made.append(_top("Nodes", ["node"], nodes, lambda n: [called[n]], signed))

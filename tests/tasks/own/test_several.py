@@ -156,7 +156,7 @@ def test_of_one_target_its_class_or_value_is_explained() -> None:
     graph, layer = complete(2), GCN(2, 1)
     x = torch.randn(2, 2)
     explained, _, what = Several((NUMBER,), ((5.0, 2.0),)).subject(Subject((graph, x), (0,))).explained(layer)
-    assert what == "the value" and explained.value == pytest.approx(5 + 2 * layer(graph, x)[0, 0].item(), abs=1e-5)
+    assert what == NUMBER.name and explained.value == pytest.approx(5 + 2 * layer(graph, x)[0, 0].item(), abs=1e-5)
     subject = Several((CLASS,), ((0.0, 1.0),)).subject(Subject((graph, x), (0,)))
     assert subject.explained(GCN(2, 3), "b")[2] == "'b'"
 

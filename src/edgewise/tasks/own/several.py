@@ -228,7 +228,7 @@ class Several:
 def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first: int) -> Subject:
     """The subject where one target alone is explained, whose outputs begin at `first`."""
     one = replace(whole, first=first, classes=target.classes)
-    return one if target.kind == "class" else of_value(one, *scale)
+    return one if target.kind == "class" else replace(of_value(one, *scale), what=target.name)
 
 
 def known_in(batch: Batch) -> Tensor:
