@@ -175,7 +175,7 @@ class TracedGraph(Graph):
     def has_self_loops(self) -> bool:
         raise ExportError("it asks whether every node listens to itself, which differs from graph to graph")
 
-    def add_self_loops(self) -> Self:
+    def add_self_loops(self, fill: float | Tensor | None = None) -> Self:
         """Once in a program, whose layers share what is computed of the edges."""
         if "_looped" not in self.__dict__:
             self.__dict__["_looped"] = self._with_self_loops()

@@ -99,7 +99,7 @@ class Explanation:
         return [Sum(of, total, baseline, self.value - baseline - total, meaning)]
 
     def listings(self) -> list[Listing]:
-        """The largest scores in tables, by their names: of words, features, their entries, edges and nodes, as there are."""
+        """The largest scores in tables, by their names: words, features, their entries, edges and nodes."""
         return largest(self.names, self.explained, self.edges, self.nodes, self.features, self.signed)
 
     def _repr_html_(self) -> str:

@@ -27,4 +27,4 @@ def test_a_model_predicts_a_quantity_in_its_own_unit(tmp_path) -> None:
     titles = [section.title for section in task.draw(model.eval(), None, {})]
     assert titles == ["Attention", "Predicted and measured"]
     assert len([drawing for section in task.draw(model.eval(), None, {}) for drawing in section.make()]) == 2
-    assert task.subject(model, None, "3").what == "the value"
+    assert task.subject(model, None, "3").what == "label"

@@ -180,8 +180,8 @@ def explain(
     print(f"{names.what}: {value:.4g}")
     sums, listings = explanation.sums(), explanation.listings()
     print("".join(f"{names.told(explanation.value, one)}\n" for one in sums), end="")
-    head, rows = [*listings[0].head, "score"], listings[0].rows
-    print(columns([dict(zip(head, row, strict=True)) for row in rows], heads=True))
+    titles = [*listings[0].head, "score"]
+    print(columns([dict(zip(titles, row, strict=True)) for row in listings[0].rows], heads=True))
     for part in fidelities:
         print(f"{part.of}: {part.margin:+.0%} of the output's range above random orders (deletion and insertion)")
     print(path)
