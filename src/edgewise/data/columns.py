@@ -315,7 +315,8 @@ class Encoding:
         return np.stack([values, ~column.present] if self.flagged else [values], axis=1)
 
     def says(self, features: Sequence[float]) -> str:
-        """What the features [width] of a cell say of it; zeros are what stands for nothing that is known.
+        """What the features [width] of a cell say of it, unless it is a text; zeros are what stands for nothing that is
+        known.
 
         >>> Encoding("height", "number", shift=1.7, deviation=0.1).says([-2.0])
         '1.5'

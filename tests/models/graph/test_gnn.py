@@ -7,6 +7,7 @@ from torch.nn import functional
 from edgewise import ConfigError, Graph, complete
 from edgewise.configuration import Choice, OneOf
 from edgewise.graphs import importance, sample_layers, sample_neighbors
+from edgewise.kernels.gates import Gates, gated
 from edgewise.layers import GAT, EdgeStream, dirichlet_energy, renormalised
 from edgewise.models import (
     GNN,
@@ -313,3 +314,16 @@ def test_models_without_a_place_for_weights_say_which_have_one():
     settings = GraphTransformerSettings()
     with pytest.raises(ConfigError, match="GraphTransformer has no place for weights of edges"):
         GraphTransformer(settings, Features(4, 2, edges=1, weighted=True))
+
+
+@pytest.mark.parametrize("layer", ["gcn", "sage-mean"])
+def test_an_edge_that_counts_half_in_an_explanation_changes_no_other_s_share(layer: str):
+    model = GNN(GNNSettings(layer, depth=1, dropout=0.0), Features(6, 3, edges=1, weighted=True)).double().eval()
+    x, e = torch.randn(5, 6, dtype=torch.float64), torch.rand(GRAPH.num_edges, 1, dtype=torch.float64)
+
+    def scaled(by: float) -> torch.Tensor:
+        with gated(Gates(lambda call: torch.full((call.graph.num_edges,), by, dtype=torch.float64))):
+            return model(GRAPH, x, e)
+
+    torch.testing.assert_close(scaled(0.5), (scaled(0.0) + scaled(1.0)) / 2)
+    assert torch.equal(scaled(1.0), model(GRAPH, x, e)) and not torch.allclose(scaled(0.0), scaled(1.0))

@@ -9,6 +9,7 @@ from edgewise.configuration import Count, Portion
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, collect, ends
+from edgewise.kernels.gates import unscaled
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear, SparseFeatures, Wide
 from edgewise.layers.plain.sides import (
@@ -64,7 +65,8 @@ def _weighted(graph: Graph, weight: Tensor, paired: bool) -> tuple[Graph, Tensor
     senders = weight.new_empty(graph.num_senders, 0)
     loops, a = (graph, weight) if paired else weights_with_loops(graph, senders, weight)
     assert a is not None
-    d = d_senders = collect(loops, a.unsqueeze(-1))
+    with unscaled():
+        d = d_senders = collect(loops, a.unsqueeze(-1))
     if paired or not graph.is_square:
         d_senders = a.new_zeros(loops.num_senders, 1).index_add(0, loops.senders, a.unsqueeze(-1))
     d_i, d_j = ends(loops, d, d_senders)

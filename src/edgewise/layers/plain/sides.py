@@ -14,6 +14,7 @@ from edgewise.graphs.checks import same_device, shown
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate, collect
 from edgewise.kernels.call import check_graph
+from edgewise.kernels.gates import unscaled
 from edgewise.layers.plain.linear import SparseFeatures, check_dense, check_one_kind, check_real
 from edgewise.layers.plain.running import uncompiled
 
@@ -150,7 +151,8 @@ def mean_of_senders(graph: Graph, x: Tensor, weight: Tensor | None = None) -> Te
     if weight is None:
         return aggregate(graph, x, reduce="mean")
     weight = weights_like(x, weight)
-    total = collect(graph, weight.unsqueeze(-1))
+    with unscaled():
+        total = collect(graph, weight.unsqueeze(-1))
     return aggregate(graph, x, weight) / torch.where(total == 0, 1, total)
 
 

@@ -163,11 +163,14 @@ def in_columns(encodings: Sequence[Encoding], width: int, kind: str = "") -> lis
     """
     if not encodings:
         return [Feature(f"{kind or 'x'} {number}") for number in range(width)]
-    return [
-        Feature(f"{kind} {one.name}".strip(), one.width, partial(_said, one), one.says([0.0] * one.width))
-        for one in encodings
-        if one.width
-    ]
+    made = list[Feature]()
+    for one in encodings:
+        name = f"{kind} {one.name}".strip()
+        if one.kind == "text":
+            made += [Feature(f"{name}: {word}") for word in one.levels]
+        elif one.width:
+            made.append(Feature(name, one.width, partial(_said, one), one.says([0.0] * one.width)))
+    return made
 
 
 def _said(one: Encoding, x: Tensor) -> str:
