@@ -167,5 +167,5 @@ KINDS = {
         told="Wort;⟨begin⟩",
         inputs="Wort 5",
     ),
-    "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, exports=False),
+    "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, told="H0;O1", exports=False),
 }

@@ -35,17 +35,18 @@ def calculator(run: Path | str | LoadedRun) -> Any:
     except ImportError as error:
         raise EdgewiseError(f"a calculator is one of ASE's: {installing('atoms')}") from error
     potential = deepcopy(model).double().eval()
+    own: EnergiesAndForces = task
 
     class PotentialCalculator(Calculator):  # type: ignore[misc]
         implemented_properties = ("energy", "free_energy", "energies", "forces")
 
         def calculate(self, atoms: Any = None, properties: Any = None, system_changes: Any = all_changes) -> None:
             super().calculate(atoms, properties, system_changes)
-            Z, known = torch.from_numpy(self.atoms.numbers).long(), task.elements
+            Z, known = torch.from_numpy(self.atoms.numbers).long(), own.elements
             if strange := sorted(set(Z.tolist()) - known):
                 raise ConfigError(f"this potential was trained on the elements {sorted(known)}, not on {strange}")
             with torch.no_grad():
-                energies, forces = task.told(potential(*task.seen(self.atoms)), Z)
+                energies, forces = own.told(potential(*own.seen(self.atoms)), Z)
             total, parts = float(energies.sum()), {"energies": energies.numpy(), "forces": forces.numpy()}
             self.results = {"energy": total, "free_energy": total, **parts}
 

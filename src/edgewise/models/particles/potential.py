@@ -1,7 +1,7 @@
 """Potentials: an energy that depends on where atoms are, and the forces that follow from it."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +116,6 @@ class Potential(nn.Module):
         x_ij = displacements(graph, x, box) if e is None else displacements(graph, x) - e
         if self.vectors:
             h = h.unsqueeze(-2)
-        for layer in self.layers:
-            h = layer.along(graph, h, x_ij)
+        for block in self.layers:
+            h = cast(PaiNN | SchNet, block).along(graph, h, x_ij)
         return self.energy(h[..., 0, :] if self.vectors else h)

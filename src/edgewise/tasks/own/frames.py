@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
@@ -30,6 +31,7 @@ from edgewise.models.signature import Atoms
 from edgewise.tasks.core.batch import Batch, NodeTargets
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.measures import Answers
+from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
 from edgewise.tasks.own.graphs import Files
 from edgewise.tasks.particles.atoms import SPACE, Ase, EnergiesAndForces, import_ase
@@ -133,8 +135,8 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
             raise DataError(*problems.sentences())
         apart = len(frames) - sum(map(len, splits.values())) if splits else 0
         notes = (f"{counted(apart, 'frame')} of files that name no part, in none",) if apart else ()
-        known = {"called": ("energy",), "targets": [labels], "splits": splits, "groups": groups, "times": times}
-        return replace(made, **known, found=found, notes=notes), frames
+        made = replace(made, called=("energy",), targets=[labels], splits=splits, found=found, notes=notes)
+        return replace(made, groups=groups, times=times), frames
 
     def _splits(self, made: Examples, frames: list[Frame], files: Sequence[str], problems: Problems) -> Splits:
         """The parts that `split` in the frames, or else the names of files, say."""
@@ -335,11 +337,10 @@ def of_row(row: Row, form: str) -> Frame:
     """A frame of an object of JSON, or of what ASE's `Atoms.todict` makes."""
     data, at = import_ase().data, "the frame"
     known: Any = row.get("numbers", row.get("symbols", ()))
-    try:
+    numbers, positions = np.empty(0, dtype=np.int64), np.empty(0)
+    with suppress(TypeError, ValueError):
         numbers = np.array([data.atomic_numbers.get(one, one) for one in known], dtype=np.int64)
         positions = np.array(row.get("positions", ()), dtype=np.float64)
-    except (TypeError, ValueError):
-        numbers, positions = np.empty(0), np.empty(0)
     if not len(numbers) or positions.shape != (len(numbers), SPACE):
         raise DataError(f"a frame has elements, and a position of each: give {form}")
     if not ((numbers > 0) & (numbers < len(data.chemical_symbols))).all():
@@ -612,6 +613,12 @@ class OwnFrames(EnergiesAndForces):
         graph, e = radius_graph_of_images(*self._placed(frame))
         x = torch.from_numpy(frame.positions - frame.positions.mean(0))
         return graph, torch.cat([x, torch.from_numpy(frame.numbers)[:, None].double()], -1), e
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        task, number = self.asked(request)
+        symbols = import_ase().data.chemical_symbols
+        names = [f"{symbols[one]}{place}" for place, one in enumerate(task.all[number].numbers.tolist())]
+        return replace(super().subject(model, pattern, request), names=names)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         if "force_mae" in scores:
