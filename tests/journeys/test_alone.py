@@ -2,6 +2,7 @@
 serves and exports."""
 
 import asyncio
+import html
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import edgewise
+from apps.markup import Page
 from deployment.test_answering import run_script, same
 from edgewise.apps import recipes
 from edgewise.apps.command.inference import evaluate
@@ -21,6 +23,8 @@ from edgewise.errors import DataError
 from edgewise.explanations import scores
 from edgewise.training import load_run, read_metrics, train
 from journeys.own import KINDS, Kind
+
+TABLE_TAGS = ("table", "thead", "tbody", "tr", "th", "td", "wbr")
 
 
 class Journey(NamedTuple):
@@ -93,9 +97,20 @@ def test_its_explanation_names_what_it_read_and_adds_up(journey) -> None:
     why = edgewise.load(journey.run).explain(journey.asked)
     assert why.sums() and all(abs(one.remainder) < 1e-3 * max(1, abs(why.value)) for one in why.sums())
     named = {cell for one in why.listings() for row in one.cells for cell in row}
-    assert {*journey.kind.told.split(";")} <= named
+    assert {*filter(None, journey.kind.told.split(";"))} <= named
     parts = next((one for one in why.listings() if one.title == "Entries"), None)
     assert parts is None or sum(parts.scores) == pytest.approx(why.sums()[0].parts, abs=1e-4)
+
+
+def test_a_notebook_shows_it_and_its_data_without_a_request(journey) -> None:
+    trained = edgewise.load(journey.run)
+    for shown in (trained, trained.task, trained.explain(journey.asked, method="gradient")):
+        page = Page(shown._repr_html_())
+        assert page.tags <= {"div", "p", "b", "pre", "details", "summary", "ul", "li", *TABLE_TAGS}
+        assert page.attributes <= {"class"} and len(shown._repr_html_()) < 50_000
+    assert html.escape(trained.task.summary[0] if trained.task.summary else trained.task.describe()) in (
+        trained._repr_html_()
+    )
 
 
 def answered(app: Any, content: dict[str, Any]) -> tuple[int, Any]:
