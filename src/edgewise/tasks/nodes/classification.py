@@ -47,6 +47,7 @@ class Nodes:
             there are none.
         relations: How many relations there are, where e are their numbers.
         kinds: How many types of nodes there are: the last features are the type, one-hot. 0: all are of one.
+        weighted: Whether the one feature of an edge is its weight.
 
     Errors      DataError for parts that do not fit one another; those of a store are what its manifest says
     """
@@ -59,6 +60,7 @@ class Nodes:
     e: Tensor | None = None
     relations: int = 0
     kinds: int = 0
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         check_graph(self.graph)
@@ -90,9 +92,8 @@ class NodeClassification(OneGraph, Classification):
         self.contents = f"{nodes.graph.num_receivers:,} nodes {kinds}"
         edges = nodes.relations or (0 if nodes.e is None else nodes.e.shape[-1])
         width, outputs = nodes.x.shape[-1], len(nodes.classes) or 1
-        self.signature = Features(
-            inputs=width, outputs=outputs, edges=edges, kinds=nodes.kinds, classes=bool(nodes.classes)
-        )
+        types, classes = nodes.kinds, bool(nodes.classes)
+        self.signature = Features(width, outputs, edges=edges, kinds=types, classes=classes, weighted=nodes.weighted)
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])

@@ -200,7 +200,6 @@ class OwnNodes(SeveralTargets, SampledNodes):
         self.own, self.given, self.undirected, self.asked = own, own.given, undirected, asked
         self.several = Several.of(own.fitted)
         self.metric = self.several.metric
-        self.signature = replace(self.signature, weighted=bool(own.fitted.weight))
         self.changes, columns = own.changes, self.given.x if isinstance(self.given.x, list) else []
         if columns:
             more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
@@ -391,7 +390,7 @@ def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ..
     graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
     several = len(fitted.targets) > 1 or given.weights is not None
     classes = () if several else fitted.target.classes
-    nodes = Nodes(graph, x, _labels(own, several), classes, own.splits, known)
+    nodes = Nodes(graph, x, _labels(own, several), classes, own.splits, known, weighted=bool(fitted.weight))
     kind = OwnSeveral if several else OwnNodes if fitted.target.kind == "class" else OwnValues
     strange = strange_levels(columns_in(given), (*fitted.columns, *fitted.edges))
     own = replace(own, changes=(*own.changes, *strange), given=weighed(given, fitted))
@@ -698,8 +697,8 @@ def link_folder(
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
         edges = fit_edges(given, weight, scale == "standard")
-        widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
-        fitted = Fitted((), columns, edges, widths, names=names | ({"weight": weight} if weight else {}))
+        widths, found = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
+        fitted = Fitted((), columns, edges, widths, names=found | ({"weight": weight} if weight else {}))
     changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
     given, (x, e) = weighed(given, fitted), inputs_of(given, fitted)
     if e is not None:
