@@ -44,7 +44,7 @@ def test_energies_are_counted_from_those_of_atoms_and_forces_are_over_their_stre
     energies = np.array([frame(n).get_potential_energy() for n in train])
     alone = np.linalg.lstsq(counts, energies, rcond=None)[0]
     strength = np.sqrt(np.concatenate([frame(n).get_forces() for n in train]).ravel().__pow__(2).mean())
-    assert task.alone[[1, 8]].tolist() == pytest.approx(alone) and task.scale == pytest.approx(strength)
+    assert task.atomic[[1, 8]].tolist() == pytest.approx(alone) and task.scale == pytest.approx(strength)
     batch = task.batch(torch.tensor([3, 4]), None)
     left = [frame(n).get_potential_energy() - counts_of @ alone for n, counts_of in ((3, [2, 1]), (4, [1, 1]))]
     assert batch.target[[0, 3], 0].tolist() == pytest.approx([left[0] / 3 / strength, left[1] / 2 / strength], rel=1e-4)

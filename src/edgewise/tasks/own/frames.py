@@ -409,9 +409,9 @@ class OwnFrames(EnergiesAndForces):
         self.own, self.how, self.all, self.radius = own, files, frames, files.radius
         forces, energy, *alone = own.fitted.columns
         self.scale, self.energy_scale = forces.deviation, energy.deviation / forces.deviation
-        numbers, self.alone = import_ase().data.atomic_numbers, torch.zeros(ELEMENTS, dtype=torch.float64)
+        numbers, self.atomic = import_ase().data.atomic_numbers, torch.zeros(ELEMENTS, dtype=torch.float64)
         for one in alone:
-            self.alone[numbers[one.name]] = one.shift
+            self.atomic[numbers[one.name]] = one.shift
         self.elements = {numbers[one.name] for one in alone}
         place = (
             own.given.place if len(own.given.files) > 1 else own.given.files[0] if own.given.files else Path("frame")
@@ -440,7 +440,7 @@ class OwnFrames(EnergiesAndForces):
             return torch.full((len(self.x), 1 + SPACE), torch.nan)
         names = self.own.fitted.names or {}
         energies = torch.as_tensor(self.own.given.targets[0], dtype=torch.float64)
-        alone = torch.segment_reduce(self.alone[self.Z], "sum", lengths=sizes)
+        alone = torch.segment_reduce(self.atomic[self.Z], "sum", lengths=sizes)
         each = ((energies - alone) / sizes).repeat_interleave(sizes)[:, None]
         forces = torch.from_numpy(np.concatenate([forces_of(frame, names["forces"]) for frame in self.all]))
         return (torch.cat([each, forces], -1) / self.scale).float()

@@ -277,7 +277,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
     stored = True
     scale = 1.0  # eV/Å, and eV, of what the model says
     elements: set[int]
-    alone: Tensor  # the energy in eV from which that of an atom of each element is counted
+    atomic: Tensor  # the energy in eV from which that of an atom of each element is counted
     ENERGY = 0.1
 
     def __init__(self, name: str, frames: Frames, splits: Mapping[Split, Tensor], radius: float) -> None:
@@ -293,7 +293,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
         energies, forces = frames.energies.flatten() / atoms, frames.forces.flatten(0, 1)
         train = self.splits["train"]
         self.zero = float(energies[train].mean())
-        self.alone = torch.full((ELEMENTS,), self.zero, dtype=torch.float64)
+        self.atomic = torch.full((ELEMENTS,), self.zero, dtype=torch.float64)
         self.energy_scale = float(energies[train].std(correction=0)) or 1.0
         self.force_scale = float(forces[train].square().mean().sqrt()) or 1.0
         relative = (energies - self.zero)[:, None, None].expand(-1, atoms, 1)
@@ -373,7 +373,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
     def told(self, outputs: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
         """The energy [N] in eV of each atom of an element, and the force [N, 3] in eV/Å on it, by a model's outputs."""
         energies, forces = (self.scale * outputs.double()).split([1, SPACE], -1)
-        return energies[:, 0] + self.alone[Z], forces
+        return energies[:, 0] + self.atomic[Z], forces
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The energy of a frame, by what its atoms send to one another."""
