@@ -1,5 +1,7 @@
 """Temperatures, thresholds and intervals by validation data: beside brute force, on generated sets, and in runs."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -163,8 +165,12 @@ def test_several_seeds_are_one_model(several, tmp_path, capsys):
     assert main(["predict", str(several), str(tmp_path / "new.txt"), "--out", str(tmp_path / "out.csv")]) == 0
     assert (tmp_path / "out.csv").read_text().startswith("input,class,")
     assert main(["evaluate", str(several)]) == 0 and "test: loss" in capsys.readouterr().out
+    assert main(["explain", str(several), "good 1"]) == 0
+    p = answer["probabilities"][answer["class"]]
+    assert one.explain("good 1").value == pytest.approx(math.log(p / (1 - p)), abs=1e-4)
     assert main(["export", str(several)]) == 2
-    assert "is an ensemble, which evaluate, predict, serve and edgewise.load take: name one" in capsys.readouterr().err
+    taken = "is an ensemble, which evaluate, predict, explain, serve and edgewise.load take: name one"
+    assert taken in capsys.readouterr().err
 
 
 def test_what_cannot_be_one_model_is_refused(several, tmp_path):

@@ -186,7 +186,7 @@ def read_config(run: Path | str, folder: Moved | None = None, own: bool = False)
     """
     run = path_of(run, "run", CheckpointError)
     if (run / ENSEMBLE).is_file():
-        what = f"{run} is an ensemble, which evaluate, predict, serve and edgewise.load take"
+        what = f"{run} is an ensemble, which evaluate, predict, explain, serve and edgewise.load take"
         raise CheckpointError(f"{what}: name one of the runs that its {ENSEMBLE} lists")
     if not (run / CONFIG).is_file():
         raise CheckpointError(f"{run} is not a run folder: it holds no config.yaml")

@@ -161,7 +161,7 @@ def explain(
 ) -> dict[str, Any]:
     """Write the page of an explanation; print where it is, and the largest scores."""
     started = time.perf_counter()
-    loaded = training.load_run(Path(run), device="cpu", accept=accept, folder=data)
+    loaded = training.load_any(Path(run), device="cpu", accept=accept, folder=data)
     request = one_input(input, loaded.task)
     subject = predicting(loaded.task).subject(loaded.model.eval(), loaded.pattern, request)
     explanation, shown = subject.explanation(loaded.model, target, method, layer, head)

@@ -34,6 +34,7 @@ class Subject:
         row: Which row of the outputs is explained, an index; not read where there is a `number`.
         classes: The names of the outputs of a row, where they are logits of classes.
         first: Where in the row those of the classes begin.
+        threshold: Of two classes, the probability above which the second is the answer.
         number: What is explained instead of an output of a row, as a function of the outputs.
         shown: What curves show, where it is neither a probability nor the explained number itself.
         what: The number in words.
@@ -55,6 +56,7 @@ class Subject:
     row: tuple[int, ...] = ()
     classes: Sequence[str] = ()
     first: int = 0
+    threshold: float = 0.5
     number: Number | None = None
     shown: Number | None = None
     what: str = "the output"
@@ -84,7 +86,7 @@ class Subject:
     def explained(self, model: nn.Module, wanted: str | None = None) -> tuple[Explained, Number, str]:
         """The number that is explained, the one that curves show, and it in words.
 
-        Symbols     wanted = a class by its name, or an output of the row by its number; None: the likeliest. Of several
+        Symbols     wanted = a class by its name, or an output of the row by its number; None: the answer. Of several
                     targets one by its name, or a class of it as in "party:left"; None: the first
         Equation    of a class log p / (1 - p), which does not saturate where p is nearly 1; curves show p
         Errors      ConfigError for a target, a class or an output that is not there
@@ -138,6 +140,8 @@ class Subject:
         return explained, shown, f"{name} {what}" if one.classes else name
 
     def _column(self, row: Tensor, wanted: str | None) -> int:
+        if wanted is None and len(self.classes) == 2 and self.threshold != 0.5:
+            return int(row.softmax(-1)[1] > self.threshold)
         if wanted is None:
             return int(row.argmax()) if self.classes else 0
         if wanted in self.classes:

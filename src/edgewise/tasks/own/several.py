@@ -208,8 +208,8 @@ class Several:
         """What is explained of an example: a class, or a value in its own unit; of several targets each by its name."""
         parts: dict[str, Callable[[Subject], Subject]] = {}
         first = 0
-        for target, scale in zip(self.targets, self.scales, strict=True):
-            parts[target.name] = partial(_of_target, target=target, scale=scale, first=first)
+        for target, scale, sure in zip(self.targets, self.scales, self.sure, strict=True):
+            parts[target.name] = partial(_of_target, target=target, scale=scale, first=first, sure=sure)
             first += target.width
         return replace(whole, parts=parts) if len(parts) > 1 else parts[self.targets[0].name](whole)
 
@@ -225,9 +225,9 @@ class Several:
         return made
 
 
-def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first: int) -> Subject:
+def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first: int, sure: Sure) -> Subject:
     """The subject where one target alone is explained, whose outputs begin at `first`."""
-    one = replace(whole, first=first, classes=target.classes)
+    one = replace(whole, first=first, classes=target.classes, threshold=sure.threshold)
     return one if target.kind == "class" else replace(of_value(one, *scale), what=target.name)
 
 
