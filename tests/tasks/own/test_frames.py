@@ -180,6 +180,14 @@ def test_ase_moves_atoms_by_the_run_as_it_predicts(run):
     assert twice.get_potential_energy() == pytest.approx(2 * atoms.get_potential_energy())
 
 
+def test_a_file_of_the_model_has_energies_and_forces_in_their_units(run):
+    trained = edgewise.load(run)
+    alone = trained.task.alone(trained.model, None)
+    y = alone.model.eval()(*alone.call)
+    energies, forces = trained.task.told(trained.model(*alone.call).detach(), alone.call[1][:, -1].long())
+    torch.testing.assert_close(y.double(), torch.cat([energies[:, None], forces], -1), rtol=1e-5, atol=1e-4)
+
+
 def test_what_a_run_cannot_predict_is_said(run):
     trained = edgewise.load(run)
     with pytest.raises(DataError, match="Ni: the frames that train have H, O"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_of_images
 from edgewise.models.particles.potential import ELEMENTS
 from edgewise.models.signature import Atoms
+from edgewise.tasks.core.abilities import Alone
 from edgewise.tasks.core.batch import Batch, NodeTargets
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.measures import Answers
@@ -387,6 +388,23 @@ def as_xyz(frame: Frame, energy: str, forces: str) -> str:
     return "\n".join([str(len(rows)), head, *lines, ""])
 
 
+class InElectronvolts(nn.Module):
+    """A potential whose energies of atoms are in eV and forces in eV/Å, as a file of it gives them."""
+
+    differentiates: ClassVar[bool] = True
+    atomic: Tensor
+
+    def __init__(self, model: nn.Module, scale: float, atomic: Tensor) -> None:
+        super().__init__()
+        self.model, self.signature, self.scale = model, model.signature, scale
+        self.register_buffer("atomic", atomic.float())
+
+    def forward(self, graph: Graph, features: Tensor, e: Tensor) -> Tensor:
+        energies, forces = (self.scale * self.model(graph, features, e)).split([1, SPACE], -1)
+        alone = self.atomic.to(features)[features[..., -1:].long()]
+        return torch.cat([energies + alone, forces], -1)
+
+
 class OwnFrames(EnergiesAndForces):
     """Frames of one's own; a prediction is for one of the data, for a file of one frame, or for a row.
 
@@ -613,6 +631,10 @@ class OwnFrames(EnergiesAndForces):
         graph, e = radius_graph_of_images(*self._placed(frame))
         x = torch.from_numpy(frame.positions - frame.positions.mean(0))
         return graph, torch.cat([x, torch.from_numpy(frame.numbers)[:, None].double()], -1), e
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        call = next(iter(self.batches("valid", 1, pattern))).inputs
+        return Alone(InElectronvolts(model, self.scale, self.atomic), call)
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, number = self.asked(request)
