@@ -70,7 +70,7 @@ class Text(Classification):
     generates = '--prompt "..."'
     ends = False  # whether its texts have ends, which are tokens that it learns
     kept: tuple[str, ...] = (VOCABULARY,)
-    private = (VOCABULARY,)
+    private: tuple[str, ...] = (VOCABULARY,)
 
     def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
         if context < 1:
