@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from math import log
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +122,8 @@ def join_runs(runs: Sequence[Path | str], place: Path | str) -> dict[str, Any]:
     loaded = together(members)
     model, task, config = loaded.model, loaded.task, loaded.config
     assert isinstance(task, SeveralTargets)
-    device, part = next(model.parameters()).device, cast(Split, "test" if task.has_test else "valid")
+    device = next(model.parameters()).device
+    part: Split = "test" if task.has_test else "valid"
     read = partial(examined, model, task, size=config.evaluation_batch, pattern=loaded.pattern, on=device, whole=True)
     valid = read(split="valid")[1]
     calibrate(model, task, fitted(valid, config.evaluation))
