@@ -342,7 +342,7 @@ def of_row(row: Row, form: str) -> Frame:
     with suppress(TypeError, ValueError):
         numbers = np.array([data.atomic_numbers.get(one, one) for one in known], dtype=np.int64)
         positions = np.array(row.get("positions", ()), dtype=np.float64)
-    if not len(numbers) or positions.shape != (len(numbers), SPACE):
+    if not len(numbers) or list(positions.shape) != [len(numbers), SPACE]:
         raise DataError(f"a frame has elements, and a position of each: give {form}")
     if not ((numbers > 0) & (numbers < len(data.chemical_symbols))).all():
         raise DataError(f"symbols are those of elements, not {known}"[:300])
