@@ -27,6 +27,7 @@ from edgewise.tasks.images.classification import read_image
 from edgewise.tasks.images.digits import read_idx
 from edgewise.tasks.nodes.citation import read_pickle, read_planetoid
 from edgewise.tasks.nodes.webkb import _cut, _links, _pages
+from edgewise.tasks.own.frames import read_xyz
 from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.own.images import read_picture
 from edgewise.tasks.own.nodes import link_folder, node_folder
@@ -242,6 +243,7 @@ HARNESSES = {
         lambda _, content: molecule(content.decode("utf-8", "replace"), crippen=True),
         lambda: [b"CC(=O)Oc1ccccc1C(=O)O", b"[Na+].[Cl-]", rb"F/C=C\F", b"C[C@H](N)C(=O)O"],
     ),
+    "frames": Harness(file("a.xyz", lambda path: [*read_xyz(path)]), lambda: [seeds.FRAMES]),
     "slide": Harness(file("a.tiff", lambda path: lay_out(path, Tiling(workers=0))), seeds.slide),
     "labels": Harness(file("labels.csv", lambda path: read_folder(path.parent, 0)), lambda: [seeds.LABELS], slides_of),
     "text": Harness(file("a.txt", read_text), lambda: ["a text, äöü\n".encode()]),

@@ -149,6 +149,11 @@ GRAPHS = b"~\n".join(
     ]
 )
 FOLDS = json.dumps([{"test": [0, 1], "model_selection": [{"train": [2, 3, 4], "validation": [5]}]}]).encode()
+FRAMES = b"""2
+Lattice="4 0 0 1 4 0 0 0 4" Properties=species:S:1:pos:R:3:forces:R:3 energy=-1.5 pbc="T T F"
+H 0 0 0 0.1 0 0
+O 0 0 1 -0.1 0 0
+"""
 MOLECULES = b"smiles,value\n" + b"".join(b"%s,%d.5\n" % (b"C" * n, n) for n in range(1, 12))
 PAGES = b"node_id\tfeature\tlabel\n0\t1,0,1\t2\n1\t0,0,1\t4\n~\nnode_id\tnode_id\n0\t1\n1\t0\n"
 RECIPE = b"task: {name: karate}\nmodel:\n  name: gnn\n  width: 16\ntrain: {steps: 10, rate: 1.0e-2}\n"
