@@ -40,6 +40,30 @@ def test_a_molecule_is_the_graph_of_its_bonds() -> None:
     assert of_bond[:, :, 5].nonzero().tolist() == [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]  # in the ring
 
 
+@pytest.mark.parametrize(
+    ("cis", "trans"),
+    [
+        ("C[C@H]1CC[C@@H](C)CC1", "C[C@H]1CC[C@H](C)CC1"),
+        ("C[C@H]1C[C@@H](C)C1", "C[C@H]1C[C@H](C)C1"),
+        ("[C@H]12CCCC[C@@H]1CCCC2", "[C@H]12CCCC[C@H]1CCCC2"),
+        ("C[C@H]1C[C@H]1C", "C[C@H]1C[C@@H]1C"),
+        ("C/C=C\\C", "C/C=C/C"),
+        ("C1CCC/C=C\\CC1", "C1CCC/C=C/CC1"),
+    ],
+)
+def test_cis_and_trans_differ_in_features_and_other_spellings_do_not(cis: str, trans: str) -> None:
+    from rdkit import Chem
+
+    def told(smiles: str) -> list[list[float]]:
+        _, x, e = molecule(smiles)
+        return sorted(x.tolist()) + sorted(e.tolist())
+
+    assert told(cis) != told(trans)
+    for smiles in (cis, trans):
+        other = Chem.MolToSmiles(Chem.MolFromSmiles(smiles), rootedAtAtom=2)
+        assert told(other) == told(smiles)
+
+
 def test_what_atoms_add_is_rdkits_sum_over_the_molecule(tmp_path) -> None:
     from rdkit import Chem
     from rdkit.Chem.rdMolDescriptors import CalcCrippenDescriptors

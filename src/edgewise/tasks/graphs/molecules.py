@@ -44,7 +44,8 @@ def molecule(smiles: str, crippen: bool = False) -> tuple[Graph, Tensor, Tensor]
                 e, in the graph's edge order: single, double, triple, aromatic; conjugated; in a ring; double bond E, Z
     Errors      DataError: not a SMILES that RDKit reads, or no atom in it; EdgewiseError where RDKit is not installed
     Edge cases  several components in one SMILES ("[Na+].[Cl-]") are one graph with no edge in between; chirality is
-                R or S by the rules of Cahn, Ingold and Prelog, so the order of the atoms does not matter
+                R or S by the rules of Cahn, Ingold and Prelog, so the order of the atoms does not matter; their r and s
+                count as R and S, so cis and trans on a ring differ too
 
     Example
         >>> graph, x, e = molecule("CC=O")
