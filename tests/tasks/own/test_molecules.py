@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from edgewise import deployment
 from edgewise.apps.command.main import main
 from edgewise.errors import DataError
 from edgewise.tasks import molecule_table
+from edgewise.tasks.graphs.molecules import identity
 
 pytest.importorskip("rdkit")
 
@@ -47,6 +49,26 @@ def test_two_spellings_of_one_molecule_are_in_one_part(tmp_path) -> None:
     task = molecule_table(str(tmp_path / "m.csv"))
     part_of = {row: split for split, rows in task.splits.items() for row in rows.tolist()}
     assert all(part_of[2 * n] == part_of[2 * n + 1] for n in range(20))
+
+
+@pytest.mark.parametrize(
+    ("spellings", "others"),
+    [
+        (("CS(=O)C", "C[S+]([O-])C"), ("CS(=O)(=O)C",)),
+        (("CS(=O)(=O)C", "C[S+2]([O-])([O-])C"), ("CSC",)),
+        (("CN(=O)=O", "C[N+](=O)[O-]"), ("CN=O",)),
+        (("CC(=O)[O-].[Na+]", "[Na+].CC(=O)[O-]", "CC(=O)O[Na]"), ("CC(=O)O", "CC(=O)[O-]")),
+        (("[2H]/C=C/F", "C=CF"), ("[H]/C(Cl)=C/F",)),
+        (("[H]/C(Cl)=C/F", "Cl/C=C\\F"), ("Cl/C=C/F",)),
+        (("Oc1ccccc1", "C1=CC=CC=C1O", "OC=1C=CC=CC1"), ("OC1CCCCC1",)),
+        (("C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O"), ("N[C@H](C)C(=O)O", "NC(C)C(=O)O")),
+        (("CC(=O)C",), ("CC(O)=C",)),
+        (("CCN.Cl", "Cl.CCN"), ("CCN", "CC[NH3+].[Cl-]")),
+    ],
+)
+def test_what_is_another_spelling_and_what_another_molecule(spellings: Any, others: Any) -> None:
+    one = {identity(smiles) for smiles in spellings}
+    assert len(one) == 1 and not one & {identity(smiles) for smiles in others}
 
 
 def test_all_bad_smiles_are_listed_with_other_problems(tmp_path) -> None:

@@ -77,24 +77,40 @@ def parse(smiles: str) -> Any:
 
 
 def identity(smiles: str) -> str:
-    """The spelling that all spellings of one molecule share: without atom maps, isotopes and hydrogens of their own.
+    """The spelling that all spellings of one molecule share: without atom maps, isotopes and hydrogens of their own,
+    groups with their charges as RDKit's normaliser has them, and metals as ions.
 
-    Edge cases  stereoisomers, tautomers, charged forms and salts of a molecule are others
+    Edge cases  stereoisomers, tautomers, acids and bases with and without their protons, and salts are others
 
     Example
         >>> {identity(one) for one in ("CO", "[CH3:2][OH:1]", "[H]OC", "[2H]OC", "[13CH3]O")}
         {'CO'}
+        >>> {identity(one) for one in ("CS(=O)C", "C[S+]([O-])C")}
+        {'C[S+](C)[O-]'}
     """
     chemistry = rdkit()
     read = chemistry.Mol(parse(smiles))
     for atom in read.GetAtoms():
         atom.SetAtomMapNum(0)
         atom.SetIsotope(0)
+    hydrogens, metals, groups = _rules()
+    with suppress(ValueError):  # of a structure that RDKit's rules do not know
+        read = groups.normalize(metals.Disconnect(chemistry.RemoveHs(read, hydrogens)))
     # Read again, since what was an atom of its own, or a centre by its isotopes, may now be none.
     spelt = str(chemistry.MolToSmiles(read))
     with suppress(DataError):
         spelt = str(chemistry.MolToSmiles(parse(spelt)))
     return spelt
+
+
+@lru_cache
+def _rules() -> tuple[Any, Any, Any]:
+    """Which hydrogens go, which metals are ions, and how groups with charges are written."""
+    from rdkit.Chem.MolStandardize.rdMolStandardize import MetalDisconnector, Normalizer
+
+    hydrogens = rdkit().RemoveHsParameters()
+    hydrogens.removeDefiningBondStereo = True
+    return hydrogens, MetalDisconnector(), Normalizer()
 
 
 def scaffold(smiles: str) -> str:
