@@ -69,11 +69,22 @@ def reference(floor: str) -> str:
     )
 
 
+def measured() -> dict[str, list[str]]:
+    """The lines of the tables that begin with each recipe's name or command."""
+    found: dict[str, list[str]] = {}
+    for head, *rows in map(cells, sorted((DOCS / "tables").glob("*.csv"))):
+        for row in rows:
+            if named := re.match(r"`(?:edgewise train )?([\w-]+)", row[0]):
+                told = "; ".join(map(" ".join, filter(all, zip(head[1:], row[1:], strict=True))))
+                found.setdefault(named[1], []).append(f"- {row[0]}: {told}")
+    return found
+
+
 def write_families() -> None:
     """Write docs/systems, a page for each family, where it has changed: Sphinx then reads nothing twice."""
     folder = DOCS / "systems"
     folder.mkdir(exist_ok=True)
-    figures = [(head, row) for head, *rows in map(cells, sorted((DOCS / "tables").glob("*.csv"))) for row in rows]
+    figures = measured()
     for letter in sorted({row.id[0] for row in SYSTEMS}):
         parts = [f"# {FAMILIES.get(letter, letter)}", ""]
         for id_ in dict.fromkeys(row.id for row in SYSTEMS if row.id[0] == letter):
@@ -81,22 +92,24 @@ def write_families() -> None:
             parts += [f"({id_.lower()})=", f"## {id_} · {' · '.join(row.name for row in rows)}", "", picture(id_)]
             for system in rows:
                 module = f"edgewise.{system.file.removesuffix('.py').replace('/', '.')}"
-                named = re.compile(rf"`edgewise train {system.recipe}(?![\w-])")
-                reached = [(head, row) for head, row in figures if named.match(row[0])]
                 parts += [
                     f"### {system.name}\n" if len(rows) > 1 else "",
                     f'<div class="equation">{indexed(system.equation)}</div>\n',
-                    f"Code: {{py:mod}}`{module}`\n",
+                    *(shown(module, name) for name in system.code.split()),
                     f"```sh\nedgewise train {system.recipe}\n```\n",
-                    *(
-                        f"- {row[0]}: {'; '.join(map(' '.join, filter(all, zip(head[1:], row[1:], strict=True))))}"
-                        for head, row in reached
-                    ),
+                    *(figures.get(system.recipe) or ["- No figure of its own."]),
                     f"\n```{{literalinclude}} ../../src/edgewise/recipes/{system.recipe}.yaml\n:language: yaml\n```\n",
                 ]
         path, text = folder / f"{letter.lower()}.md", "\n".join(parts)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
+
+
+def shown(module: str, name: str) -> str:
+    """What computes a system: a link to its page in the reference, and its source."""
+    file = f"../../src/{module.replace('.', '/')}.py"
+    source = f"```{{literalinclude}} {file}\n:pyobject: {name}\n:language: python\n```"
+    return f"{{py:obj}}`{module}.{name}`\n\n{source}\n"
 
 
 def picture(id_: str) -> str:

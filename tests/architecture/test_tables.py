@@ -3,13 +3,14 @@
 import importlib
 import inspect
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from architecture.package import PACKAGE, name_of
 from edgewise.apps import recipes
-from edgewise.apps.recipes import SYSTEMS
+from edgewise.apps.recipes import SYSTEMS, System
 from edgewise.graphs import PATTERNS
 from edgewise.kernels import BACKENDS
 from edgewise.layers import LAYERS
@@ -61,3 +62,27 @@ def test_a_recipe_is_described_and_names_systems_that_are_listed() -> None:
     assert [
         row for row in SYSTEMS if not (PACKAGE / row.file).is_file() or row.id not in found[row.recipe].system
     ] == []
+
+
+@pytest.mark.parametrize("row", SYSTEMS, ids=lambda row: f"{row.id}-{row.recipe}")
+def test_a_system_shows_what_computes_it(row: System) -> None:
+    """Its code is in its file and documented; what its recipe chooses there by name is among it."""
+    module = importlib.import_module(name_of(PACKAGE / row.file))
+    there = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__}
+    shown = row.code.split()
+    assert [name for name in shown if len(inspect.getdoc(there[name]) or "") < 20] == []
+    chosen = set(words(recipes.read(row.recipe).sections))
+    by_name = {
+        name for name in there if re.sub("(?<=.)(Attention|Encoding|Pooling|Block)$", "", name).lower() in chosen
+    }
+    if by_name and row.file.startswith(("layers/", "models/", "training/")):
+        assert by_name & set(shown), f"{row.recipe} chooses {', '.join(sorted(by_name))}"
+
+
+def words(options: Any) -> Iterator[str]:
+    """What a recipe chooses by name, in small letters without hyphens."""
+    if isinstance(options, Mapping | list):
+        for option in options.values() if isinstance(options, Mapping) else options:
+            yield from words(option)
+    elif isinstance(options, str):
+        yield options.replace("-", "")

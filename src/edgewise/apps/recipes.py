@@ -81,13 +81,15 @@ def checked(name: str, content: Any) -> Recipe:
 class System(NamedTuple):
     """One architecture, method or task: what it computes, where that is written and which recipe runs it.
 
-    `file` is a path below src/edgewise; `recipe` is a name of `edgewise list recipes`.
+    `file` is a path below src/edgewise, `code` the names in it, with spaces between, that compute the equation;
+    `recipe` is a name of `edgewise list recipes`.
     """
 
     id: str
     name: str
     equation: str
     file: str
+    code: str
     recipe: str
 
 
