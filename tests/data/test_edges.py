@@ -69,8 +69,17 @@ def test_a_model_that_reads_features_of_edges_trains_on_them_and_others_refuse(t
     assert train.e is not None and torch.isfinite(task.loss(model(*train.inputs), train))
     with pytest.raises(ConfigError, match="the layer 'gcn' reads no edge features"):
         GNN(GNNSettings("gcn", width=4, depth=2), task.signature)
-    with pytest.raises(ConfigError, match="are read with the whole graph: leave out"):
-        node_folder(str(tmp_path), fanouts=(2, 2))
+
+
+@pytest.mark.parametrize(("layer", "weight"), [("sage-mean", "weight"), ("gated-gcn", "")])
+def test_what_is_known_of_edges_goes_with_a_sample_of_them(tmp_path, layer: str, weight: str) -> None:
+    folder = write(tmp_path, edges="source,target,weight\na,b,1\nc,a,3\nd,c,2\nb,d,5\n")
+    whole = node_folder(folder, edge_weight=weight)
+    some = node_folder(folder, edge_weight=weight, fanouts=(-1, -1))  # all neighbours, hop by hop
+    model = GNN(GNNSettings(layer, width=4, depth=2), whole.signature).eval()
+    (batch,), sample = whole.batches("train", 1), some.train_batch(16, torch.Generator().manual_seed(0))
+    assert len(sample.e) == sum(graph.num_edges for graph in sample.graph.graphs) > len(whole.nodes.e)
+    torch.testing.assert_close(model(*sample.inputs), model(*batch.inputs)[batch.rows])
 
 
 def test_several_files_are_one_graph_with_a_feature_that_tells_them_apart(tmp_path) -> None:

@@ -83,8 +83,10 @@ def test_a_link_counts_by_the_mean_weight_of_its_edges(tmp_path) -> None:
     assert len(task.predict(model, None, new, "cpu")["links"]) == 10
     held, _ = task.holding(new)
     assert held.cut.e.shape == (2 * 103, 1) and float(held.cut.e.sum() - task.cut.e.sum()) == 14
-    with pytest.raises(ConfigError, match="weights of edges are read with the whole graph"):
-        link_folder(folder, edge_weight="weight", fanouts=(2, 2))
+    some = link_folder(folder, edge_weight="weight", scale="none", variational=False, fanouts=(-1, -1))
+    sample, whole = (one.train_batch(9, torch.Generator().manual_seed(0)) for one in (some, task))
+    model = GNN(GNNSettings("sage-mean", width=4), task.signature).eval()
+    torch.testing.assert_close(task.loss(model(*sample.inputs), sample), task.loss(model(*whole.inputs), whole))
 
 
 @pytest.mark.parametrize("rows", ["", "p1,p1\np2,p2\n", "p1,p2\n"])

@@ -45,6 +45,13 @@ class Sample:
         graphs = tuple(graph.to(device) for graph in self.graphs)
         return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
 
+    def with_rows(self, e: Tensor | None) -> tuple[Self, Tensor | None]:
+        """The rows of e [E, *] of the large graph's edges that the sample reads, and the sample that numbers them."""
+        if e is None:
+            return self, None
+        numbers = torch.cat(self.edges)
+        return replace(self, edges=torch.arange(len(numbers)).split([*map(len, self.edges)])), e[numbers]
+
     def without(self, missing: Tensor) -> Self:
         """The same nodes without some edges of the large graph, whose numbers ascend."""
         graphs, edges = list[Graph](), list[Tensor]()

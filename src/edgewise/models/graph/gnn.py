@@ -193,9 +193,6 @@ class GNN(nn.Module):
         x = x if self.embed is None else self.embed(x)
         if Choice.of(self.settings.layer).name not in RELATIONAL:
             e = features_of_edges(e, getattr(self.signature, "edges", 0), x)
-        weight: dict[str, Tensor] = {}
-        if self.weighted and e is not None:
-            weight, e = {"edge_weight": e[..., 0]}, None
         types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
         first: Tensor | None = None
@@ -203,6 +200,9 @@ class GNN(nn.Module):
         for index, (hop, of_edges) in enumerate(self._hops(graph, e, types)):
             if self.jump is not None and index == len(self.hidden):  # of a sample, those nodes that the output reads
                 x = self.jump([state.narrow(-2, 0, states[-1].shape[-2]) for state in states])
+            weight: dict[str, Tensor] = {}
+            if self.weighted and of_edges:
+                weight, of_edges = {"edge_weight": of_edges[0][..., 0]}, ()
             x, streamed = self._layer(index, hop, x, streamed or of_edges, first, weight)
             first = x if index == 0 else first
             states += [x] if self.jump is not None else []
@@ -221,7 +221,7 @@ class GNN(nn.Module):
         layers read the result of the first one, or weights of edges, too."""
         read = layers.dropout(x, self.settings.dropout, self.training)
         if index == len(self.hidden):
-            return self.output(hop, read, *of_edges, **({} if self.signature.whole_graph else weight)), ()
+            return self.output(hop, read, *of_edges, **weight), ()
         layer, norm, connection = self.hidden[index], self.norms[index], self.settings.connection
         initial = (cast(Tensor, first).narrow(-2, 0, read.shape[-2]),) if isinstance(layer, layers.GCNII) else ()
         y = layer(hop if of_edges else self._thinned(hop), read, *of_edges, *initial, **weight)

@@ -155,8 +155,8 @@ class LinkPrediction(Predicts):
         """The ends of the pairs with some of their neighbours: the model gives a row for each end."""
         whole = self._batch(links, none, pattern)
         seeds, rows = whole.pairs.unique(return_inverse=True)
-        sample = sample_neighbors(cast(Graph, whole.graph), seeds, self.fanouts, generator)
-        return PairBatch(sample, self.x[sample.nodes], whole.target, pairs=rows)
+        sample, e = sample_neighbors(cast(Graph, whole.graph), seeds, self.fanouts, generator).with_rows(whole.e)
+        return PairBatch(sample, self.x[sample.nodes], whole.target, e=e, pairs=rows)
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         if not self.variational:

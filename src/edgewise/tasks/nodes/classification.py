@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -241,6 +241,16 @@ Rows = Tensor | SparseFeatures
 MOST_WORKERS = 64
 
 
+class Seen(NamedTuple):
+    """A graph, the features and labels of its nodes, which of these train, and the features of its edges."""
+
+    graph: Graph
+    x: Rows
+    labels: Tensor
+    train: Tensor
+    e: Tensor | None = None
+
+
 @dataclass
 class SampledBatch(Batch):
     """Some seeds and, for each layer, some of their neighbours: `x` is of all these nodes, the outputs of the seeds."""
@@ -285,9 +295,8 @@ class SampledNodes(NodeClassification):
         super().__init__(name, nodes)
         check_range(0, MOST_WORKERS, workers=workers)
         fanouts = fanouts_of(fanouts)
-        if nodes.e is not None and (fanouts or inductive):
-            whole = "are read with the whole graph: leave out task.fanouts, or the features"
-            raise ConfigError(f"the features of {name}'s edges {whole}")
+        if nodes.e is not None and (inductive or layerwise):
+            raise ConfigError(f"the features of {name}'s edges go with its own graph: leave out inductive and layerwise")
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         idle = {"workers": workers, "layerwise": layerwise} if not fanouts else {}
@@ -296,17 +305,17 @@ class SampledNodes(NodeClassification):
             self.epoch_size = len(nodes.splits["train"])
 
     @cached
-    def seen(self, pattern: Pattern = None) -> tuple[Graph, Rows, Tensor, Tensor]:
-        """What training may see: a graph, its nodes' features and labels, and which of them are training nodes."""
+    def seen(self, pattern: Pattern = None) -> Seen:
+        """What training may see."""
         graph, x, train = self.graph(pattern), self.nodes.x, self.nodes.splits["train"]
         if not self.inductive:
-            return graph, x, self.nodes.labels, train
-        return graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train))
+            return Seen(graph, x, self.nodes.labels, train, self.nodes.e)
+        return Seen(graph.subgraph(train), x[train], self.nodes.labels[train], torch.arange(len(train)))
 
     @cached
     def _whole(self, pattern: Pattern) -> Batch:
-        graph, x, labels, train = self.seen(pattern)
-        return self.whole(graph, x, labels[train], train, None if self.inductive else self.nodes.e)
+        graph, x, labels, train, e = self.seen(pattern)
+        return self.whole(graph, x, labels[train], train, e)
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
         """`size` different training nodes with some of their neighbours; without fan-outs all of them with all."""
@@ -317,25 +326,27 @@ class SampledNodes(NodeClassification):
     ) -> tuple[int, list[Batch]]:
         if not self.fanouts:
             return parts.of_one(self._whole(pattern))
-        graph, x, labels, train = self.seen(pattern)
+        seen = self.seen(pattern)
+        train = seen.train
         # Drawn with repetitions, of which few are there: a permutation of all nodes would cost more than the step.
         seeds = train[torch.randint(len(train), (size,), generator=generator)].unique()
         if self.layerwise or len(seeds) < parts.count:  # what is drawn for a layer depends on all seeds
-            return parts.of_one(self._sampled(graph, x, labels, seeds, generator))
+            return parts.of_one(self._sampled(seen, seeds, generator))
         state, pieces = generator.get_state(), seeds.tensor_split(parts.count)
         alike = [torch.Generator().set_state(state) for _ in parts.mine]
-        mine = [self._sampled(graph, x, labels, pieces[n], own) for n, own in zip(parts.mine, alike, strict=True)]
-        return self._terms(labels[seeds]), mine
+        mine = [self._sampled(seen, pieces[n], own) for n, own in zip(parts.mine, alike, strict=True)]
+        return self._terms(seen.labels[seeds]), mine
 
-    def _sampled(self, graph: Graph, x: Rows, labels: Tensor, seeds: Tensor, generator: torch.Generator) -> Batch:
+    def _sampled(self, seen: Seen, seeds: Tensor, generator: torch.Generator) -> Batch:
+        graph, x, labels, _, e = seen
         sample: Sample | LayerSample
         if self.layerwise:
             assert isinstance(x, Tensor)
             loops, entries = renormalised(graph, x.dtype)
             sample = sample_layers(loops, entries, _importance(loops, x.dtype), seeds, self.fanouts, generator)
         else:
-            sample = sample_neighbors(graph, seeds, self.fanouts, generator)
-        return self.sampled(sample, self._features(x, sample.nodes), self._targets_of(labels[seeds]))
+            sample, e = sample_neighbors(graph, seeds, self.fanouts, generator).with_rows(e)
+        return self.sampled(sample, self._features(x, sample.nodes), self._targets_of(labels[seeds]), e=e)
 
     def _features(self, x: Rows, nodes: Tensor) -> Rows:
         # A quarter of the time of x[nodes].

@@ -59,6 +59,7 @@ from edgewise.tasks.nodes.classification import (
     Nodes,
     SampledBatch,
     SampledNodes,
+    Seen,
     fifths,
 )
 from edgewise.tasks.own.several import Gapped, Several, SeveralTargets
@@ -121,8 +122,9 @@ class OwnNodes(SeveralTargets, SampledNodes):
         (graph, e), rows = self.until(split, pattern), self.splits[split]
         return self.whole(graph, self.nodes.x, self.nodes.labels[rows], rows, e)
 
-    def seen(self, pattern: Pattern = None) -> tuple[Graph, Any, Tensor, Tensor]:
-        return self.until("train", pattern)[0], self.nodes.x, self.nodes.labels, self.splits["train"]
+    def seen(self, pattern: Pattern = None) -> Seen:
+        graph, e = self.until("train", pattern)
+        return Seen(graph, self.nodes.x, self.nodes.labels, self.splits["train"], e)
 
     def _whole(self, pattern: Pattern) -> Batch:
         return self.batch("train", pattern)
@@ -353,8 +355,8 @@ def node_folder(
         sample_weight: A column: how much each node counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
-                line and column, and so are labels that may be either. Features of edges go with models that read them
-                and without `fanouts`, else they are a `ConfigError`.
+                line and column, and so are labels that may be either. Features of edges go with models that read
+                them, else they are a `ConfigError`.
     """
     label_of = names_in(label) or ("label",)
     how = How(cut, fold, folds, group, time)
@@ -670,8 +672,6 @@ def link_folder(
         names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
         what = f"nothing reads what is known of edges: give --task.ignore {names}, or --task.edge_weight NAME"
         raise DataError(f"{given.place}: {what}")
-    if weight and fanouts:
-        raise ConfigError("weights of edges are read with the whole graph: leave out task.fanouts, or task.edge_weight")
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
     generator, notes, changes = torch.Generator().manual_seed(fold), list[str](), list[str]()
     if like:
