@@ -11,6 +11,7 @@ import edgewise
 from edgewise.apps.command.main import main
 from edgewise.configuration import Choice
 from edgewise.errors import CheckpointError, ConfigError
+from edgewise.tasks import TASKS, node_folder
 from edgewise.tasks.core.measures import Answers
 from edgewise.training import (
     EvaluationSettings,
@@ -147,6 +148,23 @@ def test_a_run_goes_by_its_temperature_and_threshold(several, capsys):
     chosen = [one["class"] for one in trained.predict(["good 1", "bad 2"])]
     assert chosen == [trained.task.classes[int(row[1] > sure.threshold)] for row in p]
     assert bare.task.several.sure[0].temperature == 1  # the last weights are others
+
+
+def test_a_run_of_fit_is_calibrated_when_it_is_loaded_and_the_module_stays_as_it_is(tmp_path):
+    draw = np.random.default_rng(0)
+    labels, x = draw.integers(0, 2, 90), draw.normal(size=(90, 3)).astype(np.float32)
+    np.savez(tmp_path / "graph.npz", x=x, labels=labels, edge_index=draw.integers(0, 90, (2, 90)))
+    task, model, run = node_folder(str(tmp_path)), edgewise.LAYERS["GCN"](3, 2), tmp_path / "run"
+    edgewise.fit(task, model, run, steps=20, learning_rate=0.3)
+    assert not model._forward_hooks and task.several.sure[0].temperature == 1
+    ((sure,), outputs) = kept(read_metrics(run)[-1]), model(task.graph(), task.nodes.x)[7]
+    for _ in range(2):
+        (said,) = edgewise.load(run, task=task, model=model).predict([7])
+        p = torch.tensor([said["probabilities"][name] for name in task.classes])
+        assert sure.temperature != 1 and torch.allclose(p, (outputs / sure.temperature).softmax(-1).float(), atol=1e-6)
+    threshold = {"threshold": "f1"}
+    with pytest.raises(ConfigError, match="goes with two classes of your own data"):
+        edgewise.fit(TASKS["karate"](), model, evaluation=threshold)
 
 
 def test_several_seeds_are_one_model(several, tmp_path, capsys):

@@ -105,8 +105,18 @@ def soften(model: nn.Module, several: Several, sure: Sequence[Sure]) -> None:
 def calibrate(model: nn.Module, task: Task, sure: Sequence[Sure]) -> None:
     """The same, and let its task read its answers so; without any, it stays as it is."""
     if sure and isinstance(task, SeveralTargets):
+        uncalibrate(model, task)
         task.read_by(tuple(sure))
         soften(model, task.several, sure)
+
+
+def uncalibrate(model: nn.Module, task: Task) -> None:
+    """Let a model's outputs be its own, and its task read its answers as they are: what `calibrate` changed."""
+    hooks = model._forward_hooks
+    for number in [number for number, hook in hooks.items() if isinstance(hook, Softened)]:
+        del hooks[number]
+    if isinstance(task, SeveralTargets):
+        task.read_by(())
 
 
 def check_threshold(task: Task, measure: str) -> None:

@@ -13,6 +13,7 @@ from edgewise.errors import ConfigError, EdgewiseError
 from edgewise.files import path_of
 from edgewise.graphs import Graph
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task
+from edgewise.training.calibration import check_threshold, uncalibrate
 from edgewise.training.checkpoint import load_weights
 from edgewise.training.distributed import join
 from edgewise.training.integrity import ANEW, check, check_split
@@ -78,6 +79,8 @@ def fit(
     check_task(task)
     trained = called(task, model)
     config = configured(task, model, graph, settings)
+    check_threshold(task, config.evaluation.threshold)
+    uncalibrate(trained, task)
     if isinstance(run, str) and not run.strip():
         raise ConfigError("run is the name of a folder, and empty: leave it out to keep nothing")
     if run is not None:

@@ -23,7 +23,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.measures import Answers, measures
 from edgewise.tasks.core.task import Parts, Task, figure
 from edgewise.tasks.own.several import SeveralTargets
-from edgewise.training.calibration import calibrate, fitted, recorded
+from edgewise.training.calibration import calibrate, fitted, recorded, uncalibrate
 from edgewise.training.checkpoint import Checkpoint, clean, load_weights, newest, saved_state, unbounded, write_state
 from edgewise.training.distributed import World, join, restarted
 from edgewise.training.integrity import CONFIG, check, check_frozen, check_split, file_hashes, frozen_of, split_of
@@ -423,13 +423,15 @@ class Trainer:
     def tested(self) -> dict[str, Any]:
         """The scores over the test split, if there is one; and all measures of it, or else of the validation data."""
         split: Split = "test" if self.task.has_test else "valid"
-        own = isinstance(self.task, SeveralTargets) and not self.whole
+        own = isinstance(self.task, SeveralTargets)
         valid = self.examined("valid", whole=True)[1] if own else []
         calibrate(self.model, self.task, fitted(valid, self.config.evaluation))
         scores, answers = self.examined(split, whole=True)
         made = ({split: scores} if split == "test" else {}) | ({"measures": measures(answers)} if answers else {})
         if valid and isinstance(self.task, SeveralTargets):
             made["calibration"] = recorded(self.task, max(map(len, valid)), answers)
+        if self.whole:  # a module that `fit` was given stays as it is; `load` calibrates it
+            uncalibrate(self.model, self.task)
         return made
 
     @property

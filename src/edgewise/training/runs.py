@@ -28,7 +28,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.measures import MEASURES, MOST, Answers, Row, joined, measures
 from edgewise.tasks.core.task import Pattern, PatternChoice, Task, figure, larger_is_better
 from edgewise.tasks.own.several import SeveralTargets
-from edgewise.training.calibration import calibrate, check_threshold, kept, soften
+from edgewise.training.calibration import calibrate, check_threshold, kept, soften, uncalibrate
 from edgewise.training.checkpoint import Checkpoint, load_weights, newest
 from edgewise.training.distributed import World, device_for
 from edgewise.training.integrity import CONFIG, ENSEMBLE, check, check_frozen, check_split, frozen_of
@@ -154,6 +154,8 @@ def load_run(
     chosen = best_of(checkpoint) if weights == "best" else checkpoint.tensors("model")
     chosen = checkpoint.tensors("model") | chosen if own else chosen  # of which the frozen are in the first
     load_weights(model, chosen, checkpoint.path, whole=own)
+    if own:
+        uncalibrate(model, task)
     if weights == "best" and isinstance(task, SeveralTargets) and (sure := kept(next(reversed(read_metrics(run)), {}))):
         soften(model, task.several, sure) if shared else calibrate(model, task, sure)
     return LoadedRun(config, task, config.graph, model.to(device_for(device)).eval())

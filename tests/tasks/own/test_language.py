@@ -174,6 +174,7 @@ def test_a_run_keeps_its_parts_and_is_measured_on_other_texts(tmp_path, capsys) 
     assert made == trained.generate("the cat", steps=5, count=2, top_p=0.9, seed=1)
     assert made["ended"] == ["length"] * 2 and all(text.startswith("the cat") for text in made["texts"])
     assert "".join(piece.text for piece in trained.stream("", steps=5)) == trained.generate("", steps=5)["text"]
+    assert "next" in trained.predict(["the cat"])[0] and "_parts" not in vars(trained.task)  # only what is asked
     with pytest.raises(ConfigError, match="did you mean 'top_p'"):
         trained.generate("the cat", topp=0.9)
     with pytest.raises(DataError, match="the test part is gone, but for the few examples that the run keeps"):

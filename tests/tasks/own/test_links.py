@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from edgewise.apps.command.main import main
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import DataError
 from edgewise.models import GNN, GNNSettings
 from edgewise.tasks import link_folder
 

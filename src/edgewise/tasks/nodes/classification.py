@@ -296,7 +296,9 @@ class SampledNodes(NodeClassification):
         check_range(0, MOST_WORKERS, workers=workers)
         fanouts = fanouts_of(fanouts)
         if nodes.e is not None and (inductive or layerwise):
-            raise ConfigError(f"the features of {name}'s edges go with its own graph: leave out inductive and layerwise")
+            raise ConfigError(
+                f"the features of {name}'s edges go with its own graph: leave out inductive and layerwise"
+            )
         self.workers = workers if fanouts else 0  # without fan-outs there is one batch
         self.fanouts, self.inductive, self.layerwise = fanouts, inductive, layerwise
         idle = {"workers": workers, "layerwise": layerwise} if not fanouts else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import log, log2
 from pathlib import Path
 from typing import Any, Literal
@@ -22,10 +22,11 @@ from edgewise.data.splits import SPLITS, Cut, How, Split, named
 from edgewise.data.table import SHOWN, encoding_of, is_table, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, read_bytes, spelt
+from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.own.images import PARTS
-from edgewise.tasks.own.texts import TEXTS, tokenizer_of
+from edgewise.tasks.own.texts import TEXTS, TOGETHER, in_batches, tokenizer_of
 from edgewise.tasks.text.language import Text
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
@@ -40,9 +41,9 @@ MAX_BYTES = 1 << 28  # of all texts together
 MAX_FILES = 1 << 17
 ENDING = ".txt"  # of the files of a folder
 PASSAGE = re.compile(r"[\s\S]{250,499}?\n|[\s\S]{1,500}")  # of a text that is cut by place
-TOGETHER = 256  # passages, or documents, that are read at once
 VOCABULARY, CHARACTERS = (512, 8192), 400  # byte pairs at least and at most, and how many characters make one of them
 ORDERS, LEARNS = (1, 3, 5), 1 << 22  # of n-grams, and the tokens that they learn from, at most
+LATER = ("_parts", "epoch_size", "_characters", "summary")  # of a text as tokens
 DISCOUNT = 0.5  # of n-grams where their counts say nothing
 
 
@@ -100,18 +101,41 @@ class OwnText(Text):
         self.name, self.own, self.reading, self.context = name_of(own.given), own, reading, reading.context
         self.changes, self.few, self.ends = own.changes, own.few, "text" in (own.fitted.names or {})
         self.use(tokenizer or reading.tokenizer(own))
+        if tokenizer is None:  # what is too short is refused at once
+            _ = self._parts
 
     def use(self, tokenizer: Tokenizer) -> None:
-        """Read by a tokenizer."""
-        self.tokenizer, texts = tokenizer, self.own.given.inputs["text"]
-        rows = {split: [texts[row] for row in self.own.splits[split].tolist()] for split in SPLITS}
-        parts = {split: self._encoded(some) for split, some in rows.items()}
-        lengths = {split: sum(map(len, some)) for split, some in rows.items()}
-        self._characters = {split: lengths[split] / max(1, len(parts[split]) - 1) for split in SPLITS}
-        self._read(parts, tokenizer.size, whole=bool(rows["train"]) and not self.few)
-        told = [f"{split} {len(parts[split]):,} tokens, {lengths[split]:,} characters" for split in SPLITS]
+        """Read by a tokenizer: the parts become tokens when they are read first, which predictions do not."""
+        self.tokenizer, self.signature = tokenizer, Tokens(tokenizer.size, tokenizer.size, length=self.context)
         self.contents = f"{tokenizer.size:,} different tokens ({self.reading.level}), {self.context} at once"
-        self.summary = (self.describe(), "; ".join(told), *self.own.given.notes)
+        for name in LATER:
+            vars(self).pop(name, None)
+
+    @cached_property
+    def _parts(self) -> dict[Split, Tensor]:
+        parts = {split: self._encoded(self._texts(split)) for split in SPLITS}
+        if len(self.own.splits["train"]) and not self.few:
+            self._check_long(parts)
+        return parts
+
+    @cached_property
+    def epoch_size(self) -> int:
+        return max(1, (len(self._parts["train"]) - 1) // self.context)
+
+    @cached_property
+    def _characters(self) -> dict[Split, float]:
+        return {split: self._length(split) / max(1, len(self._parts[split]) - 1) for split in SPLITS}
+
+    @cached_property
+    def summary(self) -> tuple[str, ...]:
+        told = [f"{s} {len(self._parts[s]):,} tokens, {self._length(s):,} characters" for s in SPLITS]
+        return (self.describe(), "; ".join(told), *self.own.given.notes)
+
+    def _texts(self, split: Split) -> list[str]:
+        return [self.own.given.inputs["text"][row] for row in self.own.splits[split].tolist()]
+
+    def _length(self, split: Split) -> int:
+        return sum(map(len, self._texts(split)))
 
     def _encoded(self, texts: Sequence[str]) -> Tensor:
         """The tokens of some texts, one after the other, [N] int32."""
@@ -120,9 +144,7 @@ class OwnText(Text):
         if not self.ends:
             texts = ["".join(texts[first : first + TOGETHER]) for first in range(0, len(texts), TOGETHER)]
         made = [np.array(ends, np.int32)]
-        for first in range(0, len(texts), TOGETHER):
-            some = self.tokenizer.encode(texts[first : first + TOGETHER])
-            made += [np.array([*tokens, *ends], np.int32) for tokens in some]
+        made += [np.array([*tokens, *ends], np.int32) for tokens in in_batches(self.tokenizer, texts)]
         return torch.from_numpy(np.concatenate(made))
 
     def describe(self) -> str:

@@ -41,7 +41,7 @@ from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, st
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
 from edgewise.data.table import Called, find_tables, object_in
-from edgewise.errors import ConfigError, DataError, counted
+from edgewise.errors import DataError, counted
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.derived import cached

@@ -42,6 +42,7 @@ from edgewise.tasks.text.tokenization import (
 
 TEXTS = ("text", "texts", "sentence", "review", "comment", "content", "message", "body", "document")
 MAX_TOKENS = 1 << 16
+TOGETHER = 256  # texts that become tokens at once
 
 
 class TableFiles(Files[T, Made]):
@@ -132,16 +133,16 @@ class OwnTexts(OwnRows):
         """Read by a tokenizer."""
         self.tokenizer, problems, shortened, given = tokenizer, Problems(), 0, self.own.given
         x = []
-        for number, text in enumerate(self.texts):
+        for number, found in enumerate(in_batches(tokenizer, self.texts)):
             try:
-                tokens, whole = self.tokens(text)
+                tokens, whole = self.within(found)
             except DataError as error:
                 problems.add(f"{given.at(number)}: {error}")
                 continue
             shortened += not whole
             x.append(tokens)
-        if found := problems.sentences():
-            raise DataError(*found)
+        if problems.count:
+            raise DataError(*problems.sentences())
         members = tuple(text_graph(None, len(one)) for one in x)
         self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
         self._x = self.graphs.x.split([len(one) for one in x])
@@ -153,12 +154,12 @@ class OwnTexts(OwnRows):
         notes = [*given.notes, *([cut] if shortened else [])]
         self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
 
-    def tokens(self, text: str) -> tuple[Tensor, bool]:
+    def within(self, tokens: Sequence[int]) -> tuple[Tensor, bool]:
         """A token that begins, those of a text, one that ends; and whether these are all of it.
 
         Errors      DataError for more than `length` tokens where texts are not to be cut
         """
-        tokens, most = self.tokenizer.encode([text])[0], self.how.length - 2
+        most = self.how.length - 2
         if len(tokens) > most and not self.how.truncate:
             advice = "give --task.truncate true, or a larger --task.length"
             raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
@@ -202,7 +203,7 @@ class OwnTexts(OwnRows):
         """A text itself."""
         if not request.strip():
             raise DataError("the text is empty: give at least one letter")
-        x, _ = self.tokens(*self.how.letters([request]))
+        x, _ = self.within(self.tokenizer.encode(self.how.letters([request]))[0])
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
 
@@ -272,6 +273,12 @@ def text_table(
     how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
     files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like))
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
+
+
+def in_batches(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int]]:
+    """The tokens of each text, of which some are read at once."""
+    for first in range(0, len(texts), TOGETHER):
+        yield from tokenizer.encode(texts[first : first + TOGETHER])
 
 
 def tokenizer_of(run: str) -> Tokenizer | None:

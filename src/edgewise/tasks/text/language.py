@@ -87,17 +87,18 @@ class Text(Classification):
         train, valid = (_numbered(part, vocabulary) for part in parts)
         self._read({"train": train, "valid": valid}, len(vocabulary))
 
-    def _read(self, parts: dict[Split, Tensor], size: int, whole: bool = True) -> None:
-        """Read the parts' tokens, of a vocabulary of that size; `whole` parts are to train on."""
-        train, span = parts["train"], self.context + 1
-        if whole and min(map(len, parts.values())) < span:
+    def _read(self, parts: dict[Split, Tensor], size: int) -> None:
+        """Read the parts' tokens, of a vocabulary of that size."""
+        self._check_long(parts)
+        self.signature = Tokens(size, size, length=self.context)
+        self.epoch_size = max(1, (len(parts["train"]) - 1) // self.context)
+        self._parts = parts
+
+    def _check_long(self, parts: dict[Split, Tensor]) -> None:
+        if min(map(len, parts.values())) <= self.context:
             told = ", ".join(f"{len(part)} for {PURPOSES[split]}" for split, part in parts.items())
             what = f"too short: {told}; each must be more than context={self.context} {self.units}"
             raise DataError(f"{self.name}: {what}")
-        self.signature = Tokens(size, size, length=self.context)
-        self.epoch_size = max(1, (len(train) - 1) // self.context)
-        self._parts = parts
-        self._windows = train.unfold(0, span, 1) if len(train) >= span else train.new_empty(0, span)
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         return with_perplexity(means)
@@ -142,9 +143,10 @@ class Text(Classification):
         return without_future(self.laid(pattern, causal, self.context if length is None else length))
 
     def train_batch(self, size: int, generator: torch.Generator, pattern: Pattern = None) -> Batch:
-        starts = torch.randint(len(self._windows), (size,), generator=generator)
+        windows = self._parts["train"].unfold(0, self.context + 1, 1)
+        starts = torch.randint(len(windows), (size,), generator=generator)
         # An index in brackets would wait for threads, milliseconds on a busy machine.
-        return self._batch(self._windows.index_select(0, starts), pattern)
+        return self._batch(windows.index_select(0, starts), pattern)
 
     def batches(self, split: Split, size: int, pattern: Pattern = None) -> Iterator[Batch]:
         """The whole part in windows that do not overlap: each character but the first is guessed exactly once."""
