@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from edgewise.apps import recipes
 from edgewise.apps.recipes import SECTIONS, Recipe, task_of
+from edgewise.apps.standard import named, placed
 from edgewise.configuration import Choice, OneOf, Option, Text, options_of, plain
 from edgewise.errors import ConfigError
 from edgewise.tasks import TASKS
@@ -21,7 +22,9 @@ COLUMN, WIDTH = 36, 116  # where descriptions begin, and where their lines end
 
 def configure(recipe: Recipe, overrides: Overrides = ()) -> RunConfig:
     """The configuration of a run: the defaults, then the recipe, then the command line, the later over the earlier."""
-    content = overridden(recipe.sections, overrides)
+    if data := dict(overrides).get("task.data"):  # before anything is fetched
+        _check_kind(recipe, task_of(recipes.read(named(data).recipe)))
+    content = overridden(recipe.sections, placed(overrides))
     for section in ("task", "model"):
         if section not in content:
             raise ConfigError(f"the recipe {recipe.name!r} names no {section}: it needs `{section}: NAME`")

@@ -370,6 +370,22 @@ def store(command: Parser) -> None:
     command.add_argument("--features", choices=FEATURES, help="of build: their type (default: the files' own)")
 
 
+DATA = """Show the standard sets of data that have a name, or fetch one over TLS, verified by its sha256, and write it
+as files that a recipe for your own data reads.
+
+    edgewise data list
+    edgewise data get wn18rr
+    edgewise train own-facts --task.data wn18rr --task.download true
+
+Published files that lie in $EDGEWISE_DATA/NAME, or in --folder, are not fetched."""
+
+
+def data(command: Parser) -> None:
+    command.add_argument("what", metavar="WHAT", choices=("list", "get"), help="list or get")
+    command.add_argument("name", nargs="?", metavar="NAME", help="of get: a name of `edgewise data list`")
+    command.add_argument("--folder", type=folder, metavar="FOLDER", help="of get: where it is, or is to be put")
+
+
 DOCTOR = """Show what is installed and what runs here, on one page to attach to a report of something that fails:
 versions, backends and why one does not run, threads, instruction set, measured speeds, GPU and self-check, folders.
 
@@ -405,5 +421,6 @@ COMMANDS = {
         "measure what a model can tell apart, or what explanations find", check, "command.expressiveness:check", CHECK
     ),
     "store": Command("build, show or check a graph on disk, larger than memory", store, "command.store:store", STORE),
+    "data": Command("fetch standard data by name, or list it", data, "standard:data", DATA),
     "doctor": Command("show what is installed and what runs here", nothing, "command.doctor:doctor", DOCTOR),
 }
