@@ -73,14 +73,15 @@ def test_every_command_is_one_that_can_be_run() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    broken = []
-    for name, text in TEXT.items():
-        for target in re.findall(r"\]\(([^)\s]+)\)", text):
-            path, _, part = target.partition("#")
-            end = (ROOT / name).parent / path if path else ROOT / name
-            if "://" not in target and not (end.exists() and (not part or part in anchors(end))):
-                broken.append(f"{name}: {target}")
-    assert broken == []
+    targets = [(name, target) for name, text in TEXT.items() for target in re.findall(r"\]\(([^)\s]+)\)", text)]
+    assert [(name, target) for name, target in targets if "://" not in target and not leads(ROOT / name, target)] == []
+
+
+def leads(page: Path, target: str) -> bool:
+    """Whether a page's link is to a file that there is, and to a heading in it."""
+    path, _, part = target.partition("#")
+    end = page.parent / path if path else page
+    return end.exists() and (not part or part in anchors(end))
 
 
 def anchors(page: Path) -> set[str]:
@@ -123,6 +124,39 @@ def test_a_docstring_becomes_fields_with_indices(monkeypatch: pytest.MonkeyPatch
     assert "y<sub>ij</sub> = Σ<sub>j</sub> x<sub>j</sub>" in text
     assert ":Shapes:\n    .. code-block:: text\n\n        x [J] -> [I]" in text
     assert ":Example:\n    .. code-block:: pycon\n\n        >>> 1" in text
+
+
+NUMBERED = {  # the documents' numbers, as (first, last) in each series
+    "000": "(3.1-27) (4.1-16) (5.1-19) Fig.1-12 Table1-3 Alg.1-4",
+    "001": "(1-4)",
+    "002": "",
+    "003": "(1-20) Fig.1-4",
+    "004": "(3-4) Fig.1-1 Fig.3-3 Fig.5-11 Table1-2",
+}
+
+
+def test_every_number_of_the_documents_leads_to_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    from pages import cells
+
+    _, *rows = cells(DOCS / "tables" / "documents.csv")
+    ids = {f"systems/{row.id[0].lower()}.md#{row.id.lower()}" for row in recipes.SYSTEMS}
+    wrong = [
+        f"{place}: {target}"
+        for _, place, _, page in rows
+        for target in re.findall(r"\]\(([^)]+)\)", page) or ["" if page.startswith("not shown: ") else "no page"]
+        if target and target not in ids and not leads(DOCS / "claims.md", target)
+    ]
+    assert wrong == []
+    for document, series in NUMBERED.items():
+        found = [number for row in rows if row[0] == document for number in numbers(row[1])]
+        assert sorted(found) == sorted(number for one in series.split() for number in numbers(one)), document
+
+
+def numbers(place: str) -> list[str]:
+    """The equations, figures, tables and algorithms of a place: of "(3.1)–(3.3), Fig. 1" four."""
+    series = re.findall(r"(\((?:\d\.)?|Fig\.|Table|Alg\.) ?(\d+)\)?(?:[-–]\(?(?:\d\.)?(\d+))?", place)
+    return [f"{kind}{n}" for kind, first, last in series for n in range(int(first), int(last or first) + 1)]
 
 
 def test_every_system_but_three_has_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
