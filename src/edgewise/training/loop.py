@@ -64,9 +64,10 @@ Drawn = tuple[int, list[Batch]]  # the terms of a step's global batch, and this 
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Result:
+def train(config: RunConfig, run: Path | str, *, progress: bool = True, task: Task | None = None) -> Result:
     """Train from the beginning, into a new run folder; under `torchrun`, every rank calls it.
 
+    Symbols: task = that of the configuration, as `assemble` made it, whose data are then not read again
     Errors: a configuration that cannot run is a `ConfigError` before anything is written; a loss, gradient or weight
     that is no longer finite is a `NonFiniteError`, and the checkpoints before it stay. Where `torchrun` starts its
     processes again, because one has died, they go on from the newest checkpoint.
@@ -77,7 +78,7 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True) -> Resul
         return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
     with world.together(folder):
-        trainer = Trainer(config, folder, world)
+        trainer = Trainer(config, folder, world, shared=task)
         world.once(lambda: create(folder, trainer.config, trainer.task))
         return trainer.fit(progress)
 
@@ -120,6 +121,7 @@ class Trainer:
         world: World,
         accept: bool = False,
         made: tuple[Task, nn.Module] | None = None,  # what trains where the configuration does not say it
+        shared: Task | None = None,  # the task of the configuration, where it has been made
     ) -> None:
         self.config, self.settings, self.run, self.world, self.accept = config, config.train, run, world, accept
         descent = chosen("optimizer", config.optimizer, OPTIMIZERS)()
@@ -131,7 +133,7 @@ class Trainer:
         if second and (world.size > 1 or machine.precision == "float16" or machine.compile):
             where = "runs in one process, not in float16 and not compiled"
             raise ConfigError(f"the optimizer 'newton' {where}: choose another optimizer")
-        self.task, model = made or assemble(config, run)
+        self.task, model = made or assemble(config, run, shared)
         refuse_few(self.task, "what trains")
         if made and config.evaluation.metric:
             self.task = copy(self.task)

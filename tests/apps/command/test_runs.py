@@ -11,6 +11,7 @@ from edgewise.apps.command import runs
 from edgewise.apps.command.main import main
 from edgewise.apps.report import report
 from edgewise.deployment import serving
+from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig, finished
 from edgewise.training.runs import create
 
@@ -118,7 +119,7 @@ def test_ranks_agree_on_the_folder(monkeypatch) -> None:
 def test_what_an_interruption_advises_trains_all_repetitions(begun, where, repeat, folds, monkeypatch, capsys) -> None:
     train = runs.training.train
 
-    def interrupted(config: RunConfig, run: Path) -> Result:
+    def interrupted(config: RunConfig, run: Path, task: Task | None = None) -> Result:
         if config.train.seed != 1:
             return train(config, run)
         if begun:

@@ -64,7 +64,8 @@ def train(
         for one in repeated:
             runs.append(run_folder(one, place, alone=len(repeated) == 1))
             same = runs[0] if len(runs) > 1 and not folds else None
-            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1]), same=same))
+            rehearsed = task if one is repeated[-1] else None
+            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1], task=rehearsed), same=same))
             if first_rank():
                 print(sentence(one.train.seed, results[-1]), *beside(results[-1]), sep="\n", flush=True)
     except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
