@@ -630,7 +630,7 @@ def _facts(path: Path) -> list[Fact]:
             wrong.append(f"line {number}: {line[:60]!r}")
     if wrong:
         more = f" and {len(wrong) - 5:,} more" if len(wrong) > 5 else ""
-        expected = "a fact is a head, a relation and a tail with tabs between them"
+        expected = "a fact is a head, a relation and a tail with tabs between them, and no further column"
         raise DataError(f"{path}: {expected}, not {'; '.join(wrong[:5])}{more}")
     return facts
 

@@ -26,7 +26,7 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.own.images import PARTS
-from edgewise.tasks.own.texts import TEXTS, TOGETHER, in_batches, tokenizer_of
+from edgewise.tasks.own.texts import TEXTS, TOGETHER, tokenizer_of
 from edgewise.tasks.text.language import Text
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
@@ -144,7 +144,9 @@ class OwnText(Text):
         if not self.ends:
             texts = ["".join(texts[first : first + TOGETHER]) for first in range(0, len(texts), TOGETHER)]
         made = [np.array(ends, np.int32)]
-        made += [np.array([*tokens, *ends], np.int32) for tokens in in_batches(self.tokenizer, texts)]
+        for first in range(0, len(texts), TOGETHER):
+            some = self.tokenizer.encode(texts[first : first + TOGETHER])
+            made += [np.array([*tokens, *ends], np.int32) for tokens in some]
         return torch.from_numpy(np.concatenate(made))
 
     def describe(self) -> str:

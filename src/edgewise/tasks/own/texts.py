@@ -133,8 +133,10 @@ class OwnTexts(OwnRows):
         """Read by a tokenizer."""
         self.tokenizer, problems, shortened, given = tokenizer, Problems(), 0, self.own.given
         x = []
-        for number, found in enumerate(in_batches(tokenizer, self.texts)):
+        for number, found in enumerate(encoded(tokenizer, self.texts)):
             try:
+                if isinstance(found, DataError):
+                    raise found
                 tokens, whole = self.within(found)
             except DataError as error:
                 problems.add(f"{given.at(number)}: {error}")
@@ -275,10 +277,14 @@ def text_table(
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
 
 
-def in_batches(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int]]:
-    """The tokens of each text, of which some are read at once."""
+def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int] | DataError]:
+    """The tokens of each text, some of which are read at once, or why it has none."""
     for first in range(0, len(texts), TOGETHER):
-        yield from tokenizer.encode(texts[first : first + TOGETHER])
+        some = texts[first : first + TOGETHER]
+        try:
+            yield from tokenizer.encode(some)
+        except DataError as error:
+            yield from [error] if len(some) == 1 else (one for text in some for one in encoded(tokenizer, [text]))
 
 
 def tokenizer_of(run: str) -> Tokenizer | None:
