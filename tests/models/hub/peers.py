@@ -63,6 +63,17 @@ PEERS = {
     "llama-stretched": lambda: decoder(
         "Llama", rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}
     ),
+    "llama-3": lambda: decoder(
+        "Llama",
+        rope_parameters={
+            "rope_type": "llama3",
+            "factor": 4.0,
+            "low_freq_factor": 0.5,
+            "high_freq_factor": 2.0,
+            "original_max_position_embeddings": 8,
+            "rope_theta": 20.0,
+        },
+    ),
     "mistral": lambda: decoder("Mistral", sliding_window=4),
     "qwen2": lambda: decoder("Qwen2"),
     "bert": bert,

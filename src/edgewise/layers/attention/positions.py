@@ -3,12 +3,13 @@
 A receiver i of a graph sits at position `graph.offset + i`; in a batch of graphs every member starts at 0.
 """
 
+import math
 from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from edgewise.configuration import Count, Positive
+from edgewise.configuration import Count, Natural, Positive
 from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph, causal
 from edgewise.graphs.checks import same_device
@@ -131,11 +132,14 @@ class Rotary(Layer):
 
     Equation    R_p x: (x_c, x_{c+d/2}) turned by the angle p θ_c,  θ_c = base^(-2c/d),  c < d/2,
                 so that ⟨R_i q, R_j k⟩ depends on q, k and i - j only
-    Symbols     channels = d (per head); p = position / `stretch`: beyond those trained on, interpolated among them
+    Symbols     channels = d (per head); θ_c / `stretch` in place of θ_c: positions beyond those trained on are
+                interpolated among them. With `trained` positions T the fast angles stay as they are:
+                θ_c (s + (1 - s) / stretch),  s = clamp((T θ_c / 2π - slow) / (fast - slow), 0, 1)
     Shapes      x [*, N, H, d] -> [*, N, H, d]
     Cost        O(N H d); the angles are computed once per graph
     Differs     pairs are (c, c + d/2), as in LLaMA; the paper's (2c, 2c+1) are the same up to the order of channels
-    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Positional interpolation", 2023
+    Reference   Su et al., "RoFormer", 2021, eq. (14)-(16); stretch: Chen et al., "Positional interpolation", 2023;
+                trained: Grattafiori et al., "The Llama 3 herd of models", 2024 (`rope_type: llama3`)
 
     Example
         >>> x = torch.tensor([1.0, 0.0]).expand(2, 1, 2)  # two positions, one head
@@ -146,22 +150,33 @@ class Rotary(Layer):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, channels: Count, base: Positive = 10000.0, stretch: Positive = 1.0) -> None:
+    def __init__(
+        self,
+        channels: Count,
+        base: Positive = 10000.0,
+        stretch: Positive = 1.0,
+        trained: Natural = 0,
+        slow: Positive = 1.0,
+        fast: Positive = 4.0,
+    ) -> None:
         super().__init__()
         if channels % 2:
             raise ConfigError(f"rotary positions turn pairs of channels: channels={channels} must be even")
-        self.channels, self.base, self.stretch = channels, base, stretch
+        if fast <= slow:
+            raise ConfigError(f"fast angles turn oftener than slow ones: fast={fast} must be above slow={slow}")
+        self.channels, self.base = channels, base
+        self.stretched = stretch, trained, slow, fast
 
     def forward(self, graph: Graph, x: Dense) -> Tensor:
         if x.ndim < 3 or x.shape[-3] != graph.num_receivers or x.shape[-1] != self.channels:
             wanted = f"[*, {graph.num_receivers}, H, {self.channels}], a row for each of the graph's receivers"
             raise ShapeError(f"queries or keys to turn are {list(x.shape)}, but must be {wanted}")
         same_device("x", x, graph.device)
-        return _turned(x, *_turns(graph, self.channels, self.base, self.stretch, x.dtype))
+        return _turned(x, *_turns(graph, self.channels, self.base, self.stretched, x.dtype))
 
     def at(self, p: Tensor, x: Tensor) -> Tensor:
         """x turned at positions p [N]: for the senders of a cross-attention."""
-        return _turned(x, *turns(p.double() / self.stretch, self.channels, self.base, x.dtype))
+        return _turned(x, *turns(p, self.channels, self.base, self.stretched, x.dtype))
 
     @staticmethod
     def example() -> Example:
@@ -174,9 +189,15 @@ def sinusoids(p: Tensor, channels: int, base: float = 10000.0) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
 
 
-def turns(p: Tensor, channels: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+Stretched = tuple[float, int, float, float]
+
+
+def turns(p: Tensor, channels: int, base: float, stretched: Stretched, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of p θ, each [N, 1, d/2], in float64 until the last moment: p θ can be large."""
-    angles = _angles(p, channels, base)[:, None]
+    stretch, trained, slow, fast = stretched
+    own = _angles(p.new_ones(1), channels, base)
+    kept = ((trained * own / math.tau - slow) / (fast - slow)).clamp(0, 1)
+    angles = (p.to(torch.float64)[:, None] * (own * (kept + (1 - kept) / stretch)))[:, None]
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
@@ -186,8 +207,8 @@ def _waves(graph: Graph, channels: int, base: float) -> Tensor:
 
 
 @cached
-def _turns(graph: Graph, channels: int, base: float, stretch: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return turns(positions(graph).double() / stretch, channels, base, dtype)
+def _turns(graph: Graph, channels: int, base: float, stretched: Stretched, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return turns(positions(graph), channels, base, stretched, dtype)
 
 
 @cached

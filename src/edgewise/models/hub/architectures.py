@@ -324,16 +324,34 @@ def _rotary(config: Config) -> Choice:
     rope = beside | (config.get("rope_scaling") or config.get("rope_parameters") or {})
     refuse(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type", rope.get("type", "default"))
-    known({"default": 0, "linear": 0}, "rope_type", kind)
-    stretch = {"stretch": float(rope["factor"])} if kind == "linear" else {}
-    return Choice("rotary", {"base": float(rope.get("rope_theta", 10000.0)), **stretch})
+    options: dict[str, Any] = {"base": float(rope.get("rope_theta", 10000.0))}
+    for ours, theirs in known(ROPES, "rope_type", kind).items():
+        options[ours] = int(rope[theirs]) if ours == "trained" else float(rope[theirs])
+    return Choice("rotary", options)
+
+
+LINEAR = {"stretch": "factor"}
+ROPES: dict[str, dict[str, str]] = {  # what our options are called there
+    "default": {},
+    "linear": LINEAR,
+    "llama3": LINEAR
+    | {"trained": "original_max_position_embeddings", "slow": "low_freq_factor", "fast": "high_freq_factor"},
+}
+
+
+def _rope(options: Mapping[str, Any]) -> dict[str, Any]:
+    """A rotation as transformers 5 writes it."""
+    turned = {"base": 10000.0, "stretch": 1.0, "trained": 0, "slow": 1.0, "fast": 4.0} | options
+    kind = "default" if turned["stretch"] == 1 else "llama3" if turned["trained"] else "linear"
+    given = {theirs: turned[ours] for ours, theirs in ROPES[kind].items()}
+    return {"rope_theta": turned["base"], "rope_type": kind, **given}
 
 
 def _longer(config: Config, length: int) -> dict[str, Any]:
     """Positions divided so that they fit among those trained on."""
     turned = _rotary(config).options
     factor = turned.get("stretch", 1.0) * max(1.0, length / _length(config))
-    rope = {"rope_type": "linear", "factor": factor, "rope_theta": turned["base"]}
+    rope = _rope({**turned, "stretch": factor})
     return {"max_position_embeddings": length, "rope_parameters": rope, "rope_scaling": None}
 
 
@@ -374,10 +392,6 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     if kind == "Llama" and reach is not None:
         raise ConfigError(f"Llama has no window, and this model reads {reach} tokens: write it as mistral")
     sliding = {"use_sliding_window": True, "max_window_layers": 0} if kind == "Qwen2" and reach is not None else {}
-    turned = {"base": 10000.0, "stretch": 1.0} | positions.options
-    rope = {"rope_theta": turned["base"], "rope_type": "default"}
-    if turned["stretch"] != 1:
-        rope |= {"rope_type": "linear", "factor": turned["stretch"]}
     return {
         "architectures": [f"{kind}ForCausalLM"],
         "model_type": kind.lower(),
@@ -385,7 +399,7 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
         "num_key_value_heads": attention.options.get("key_value_heads") or settings.heads,
         "head_dim": settings.width // settings.heads,
         "attention_dropout": settings.of_attention,
-        "rope_parameters": rope,
+        "rope_parameters": _rope(positions.options),
         "max_position_embeddings": signature.length or LENGTH,
         "vocab_size": signature.inputs,
         "tie_word_embeddings": settings.tied,

@@ -333,12 +333,25 @@ def _learned(width: int, length: int | None, /) -> nn.Module:
     return layers.Learned(length, width)
 
 
-def _rotary(width: int, length: int | None, /, *, base: Positive = 10000.0, stretch: Positive = 1.0) -> None:
+def _rotary(
+    width: int,
+    length: int | None,
+    /,
+    *,
+    base: Positive = 10000.0,
+    stretch: Positive = 1.0,
+    trained: Natural = 0,
+    slow: Positive = 1.0,
+    fast: Positive = 4.0,
+) -> None:
     """Nothing is added to the embedding: queries and keys are turned.
 
     Args:
         base: The base of the angles θ_c = base^(-2c/d).
-        stretch: What positions are divided by: 2 fits twice as many among those that a model was trained on.
+        stretch: What angles are divided by: 2 fits twice as many positions among those that a model was trained on.
+        trained: How many these were, so that fast angles are not divided (LLaMA 3); 0: all are.
+        slow: Turns within these positions up to which an angle is divided by all of `stretch`.
+        fast: Turns from which on it is not.
     """
 
 
