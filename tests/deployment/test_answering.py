@@ -27,6 +27,7 @@ from edgewise.tasks.text.tokenization import ByteTokenizer, CharacterTokenizer, 
 from edgewise.training import RunConfig
 from edgewise.training.calibration import calibrate
 from edgewise.training.runs import assemble
+from journeys.own import frames
 
 COUNT = 100
 Kind = tuple[Choice, Choice, Path]
@@ -155,6 +156,9 @@ def made(kind: str, place: Path) -> Kind:
         file = written(own / "choices.csv", "user,item", rows)
         given = written(place / "users.txt", "", [*dict.fromkeys(user for user, _ in rows), "new"])
         return Choice("own-choices", {"file": str(file), "width": 8}), Choice("light-gcn", {"depth": 2}), given
+    if kind == "frames":
+        file = frames(own)
+        return Choice("atom-frames", {"file": str(file)}), Choice("potential", {"layer": "painn", **GNN}), file
     if kind == "continued":
         lines = [f"{draw.choice(['Ärger', 'it', 'no'])} is {draw.choice('abc')}{n % 7}" for n in range(300)]
         options = {"file": str(written(own / "tale.txt", "", lines)), "vocabulary": 280, "context": 16}
@@ -184,7 +188,7 @@ KINDS = [
     "files of points",
     "facts",
 ]
-KINDS += ["choices", "pairs", "continued"]
+KINDS += ["choices", "pairs", "continued", "frames"]
 
 
 def of(kind: str, place: Path) -> tuple[Trained, Path]:
@@ -229,7 +233,7 @@ def test_answers_are_those_of_the_model_with_its_task(kind: str, tmp_path: Path)
     trained, given = of(kind, tmp_path)
     alone, about = in_own_units(alone_of(trained.task, trained.model, None), trained.task.preprocessing())
     graph, *tensors = alone.call
-    first = "pairs" if kind == "pairs" else "tokens" if kind in ("texts", "continued") else "x"
+    first = {"pairs": "pairs", "texts": "tokens", "continued": "tokens", "frames": "features"}.get(kind, "x")
     wrapped = Exportable(alone.model, graph, alone.names or (first, "edge_attr")[: len(tensors)]).eval()
     example = wrapped.inputs(graph, *tensors), wrapped.outputs(graph, *tensors)
     inputs = {name: wrapped.shape(name, tensor) for name, tensor in example[0].items()}
@@ -246,6 +250,9 @@ def test_answers_are_those_of_the_model_with_its_task(kind: str, tmp_path: Path)
     assert "`python m.onnx.py INPUT [ANSWERS.csv]`" in page and said["preprocessing"]["rows"]["input"] in page
     if kind == "facts":
         assert "`y` has how true each entity makes a query, in their order" in page
+    if kind == "frames":
+        assert "`edge_index` has an edge from each image of an atom to each atom within 5 Å" in page
+        assert "| 0 | x of a sender's image less its own (Å) |" in page and "`forces` are in eV/Å" in page
     if kind == "nodes":
         assert "| 1 | 1 where age is missing, else 0 |" in page and "| 2 | 1 where city is 'Bonn', else 0 |" in page
         assert "the opposites of those without one, with the same features" in page

@@ -128,7 +128,6 @@ class Kind:
     whole: bool = False  # whether the run holds all data, so that its parts can be measured without their files
     told: str = ""  # what explanations name, with semicolons in between
     inputs: str = ""  # a table of predictions reads these lines, where it reads no files like those that trained
-    exports: bool = True
 
 
 SMALL = {"model.width": "8", "model.depth": "1"}
@@ -167,5 +166,5 @@ KINDS = {
         told="Wort;⟨begin⟩",
         inputs="Wort 5",
     ),
-    "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, told="H0;O1", exports=False),
+    "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, told="H0;O1"),
 }

@@ -367,6 +367,58 @@ def nodes(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
         yield {"node": name, **named(y, about["preprocessing"]["targets"])}
 
 
+def atoms_of(given: Path) -> Iterator[tuple[str, Any]]:
+    """The frames of extended XYZ, of a folder of such files, or of JSON's objects, by name, as ASE's `Atoms`."""
+    from ase import Atoms
+    from ase.io import iread
+
+    if given.suffix.lower() in (".json", ".jsonl"):
+        content = table_of(given)
+        for number, row in enumerate([content] if isinstance(content, dict) else content):
+            known = ("symbols", "numbers", "positions", "cell", "pbc")
+            yield str(number), Atoms(**{name: row[name] for name in known if name in row})
+        return
+    inside = sorted(given.iterdir()) if given.is_dir() else [given]
+    files = [path for path in inside if path.suffix.lower() in (".xyz", ".extxyz")]
+    if not files:
+        raise ValueError("it has no frames in files that end with .xyz or .extxyz")
+    for path in files:
+        for number, atoms in enumerate(iread(path, format="extxyz")):
+            yield f"{path.name} {number}" if len(files) > 1 else str(number), atoms
+
+
+def frames(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
+    """The energy (eV) of each frame and the forces (eV/Å) on its atoms, whose neighbours ASE finds."""
+    from ase.neighborlist import neighbor_list
+
+    rows = about["preprocessing"]["rows"]
+    for name, atoms in atoms_of(given):
+        if strange := sorted({*atoms.symbols} - {*rows["elements"]}):
+            known = ", ".join(rows["elements"])
+            raise ValueError(f"frame {name}: {', '.join(strange)}: the frames that trained have {known}")
+        cell, periodic = numpy.asarray(atoms.cell), atoms.pbc
+        if not (numpy.isfinite(atoms.positions).all() and numpy.isfinite(cell).all()):
+            raise ValueError(f"frame {name}: positions and the cell must be finite numbers")
+        i, j, n = neighbor_list("ijS", atoms, rows["radius"])
+        x = atoms.positions - atoms.positions.mean(0)
+        arrays = {"x": atoms.numbers[:, None].astype("int64"), "positions": x.astype("float32")}
+        edges = numpy.stack([j, i]).astype("int64")
+        if "edge_attr" in about["inputs"]:  # the images of atoms, each by itself
+            arrays |= {"edge_index": edges, "edge_attr": (n @ cell).astype("float32")}
+        else:  # the nearest image, in a box along the axes
+            box, least = numpy.where(periodic, cell.diagonal(), 0.0), 2 * rows["radius"]
+            right = (
+                f"in a box along the axes, above {least:g} Å wide," if "cell" in about["inputs"] else "in open space"
+            )
+            along = numpy.allclose(cell[periodic], numpy.diag(box)[periodic]) and (box[periodic] > least).all()
+            if periodic.any() and not ("cell" in about["inputs"] and along):
+                raise ValueError(f"frame {name}: this file reads atoms {right} not in the cell {cell.tolist()}")
+            arrays |= {"edge_index": edges, "cell": numpy.tile(box, (len(x), 1)).astype("float32")}
+        made = call(completed(arrays))
+        energy = float(made["y"].sum(dtype="float64"))
+        yield {"frame": name, "energy": energy, "forces": made["forces"].tolist()}
+
+
 Ask = Callable[[str], Row]
 
 
@@ -537,7 +589,7 @@ def answers(call: Call, about: Row, given: Path | str, completed: Any = lambda a
     """What the file says of the rows at a place, one after the other; a ValueError names what cannot be read."""
     kind = about["preprocessing"]["rows"]["kind"]
     if kind not in ASKED:
-        yield from (nodes if kind == "nodes" else examples)(call, about, Path(given), completed)
+        yield from {"nodes": nodes, "frames": frames}.get(kind, examples)(call, about, Path(given), completed)
         return
     ask = ASKED[kind](call, about)
     for row in requests_in(Path(given)):  # an empty one keeps its place

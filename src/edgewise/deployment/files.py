@@ -119,7 +119,9 @@ NEEDS = {
     "continued": "It needs the package tokenizers.",
     "molecules": "It needs RDKit.",
     "images": "It needs Pillow.",
+    "frames": "It needs ASE.",
 }
+DESCRIBED = (("queries", "queries"), ("edges", "edge_index"), ("output", "y"))  # what rows say of arrays
 STEPS = ("onnx", "pt2")  # formats in which a decoding step is written
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
@@ -350,7 +352,7 @@ def rows_in_words(name: str, rows: Mapping[str, Any]) -> list[str]:
         f"`python {name}.py INPUT [ANSWERS.csv]` answers without Edgewise. INPUT is ",
     ]
     lines[-1] += f"{rows['input']}; tables are in UTF-8, with decimal points. {NEEDS.get(rows['kind'], '')}".strip()
-    lines += [f"\n`{name}` has {rows[of]}." for of, name in (("queries", "queries"), ("output", "y")) if of in rows]
+    lines += [f"\n`{name}` has {rows[of]}." for of, name in DESCRIBED if of in rows]
     for array, columns in (("x", rows.get("columns")), ("edge_attr", rows.get("edge_columns"))):
         if isinstance(columns, list) and columns:
             features = [feature for one in columns for feature in features_of(one)]

@@ -5,6 +5,11 @@ import numpy as np
 import pytest
 import torch
 
+from edgewise.data.splits import fixed
+from edgewise.deployment.answering import answers
+from edgewise.deployment.interface import Exportable
+from edgewise.deployment.program import standard
+from edgewise.models import Potential, PotentialSettings
 from edgewise.tasks import molecular_dynamics as task_named
 from edgewise.tasks.particles.atoms import CALCULATORS, KINETIC, EnergiesAndForces, Frames, drift, simulate
 
@@ -164,3 +169,34 @@ def test_a_prediction_stands_beside_the_simulation():
     assert answer["forces"] == task.x[5, :, :3].tolist()
     assert answer["simulated_energy"] == pytest.approx(float(task.frames.energies[5, 0]), abs=1e-5)
     json.dumps(answer)
+
+
+@pytest.mark.parametrize("edge", [0.0, 9.0])
+def test_a_script_answers_for_frames_as_the_task_does(edge, tmp_path):
+    draw = torch.Generator().manual_seed(0)
+    x = 4 * torch.rand(3, 2, 5, 3, generator=draw, dtype=torch.float64)
+    numbers, cell = torch.tensor([29, 29, 28, 29, 28]), torch.tensor([edge, 0.0, edge], dtype=torch.float64)
+    frames = Frames(numbers, torch.ones(5), cell, x, x, -x, x.square().sum((-1, -2)))
+    task = EnergiesAndForces("two metals", frames, fixed(1, 1, 1), radius=4.0)
+    model = Potential(PotentialSettings(width=8, depth=1), task.signature).eval()
+    alone = task.alone(model, None)
+    wrapped = Exportable(alone.model, alone.call[0], ("features",)).eval()
+    about = {"preprocessing": task.preprocessing(), "inputs": [*wrapped.inputs(*alone.call)]}
+
+    def call(arrays):
+        given = {name: torch.from_numpy(arrays[name]) for name in about["inputs"]}
+        with standard():
+            return {name: y.detach().numpy() for name, y in wrapped(**given).items()}
+
+    atoms = task.atoms("test:0")
+    pytest.importorskip("ase.io").write(tmp_path / "a.xyz", atoms, format="extxyz")
+    (said,) = answers(call, about, tmp_path / "a.xyz")
+    graph, *features = task.seen(atoms)
+    energies, forces = task.told(model(graph, *(one.float() for one in features)).detach(), numbers)
+    assert said["energy"] == pytest.approx(float(energies.sum()), rel=1e-5)
+    assert np.array(said["forces"]) == pytest.approx(forces.numpy(), rel=1e-4, abs=1e-5)
+    atoms.set_cell([9, 7, 9])
+    atoms.pbc = True
+    pytest.importorskip("ase.io").write(tmp_path / "a.xyz", atoms, format="extxyz")
+    with pytest.raises(ValueError, match="this file reads atoms in "):
+        [*answers(call, about, tmp_path / "a.xyz")]

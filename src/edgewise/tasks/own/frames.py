@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,14 +28,13 @@ from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_of_images
 from edgewise.models.particles.potential import ELEMENTS
 from edgewise.models.signature import Atoms
-from edgewise.tasks.core.abilities import Alone
 from edgewise.tasks.core.batch import Batch, NodeTargets
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
 from edgewise.tasks.own.graphs import Files
-from edgewise.tasks.particles.atoms import SPACE, Ase, EnergiesAndForces, import_ase
+from edgewise.tasks.particles.atoms import FORM, SPACE, Ase, EnergiesAndForces, import_ase
 
 ENDINGS = (".xyz", ".extxyz")
 MAX_BYTES = 1 << 30  # of a file
@@ -388,23 +387,6 @@ def as_xyz(frame: Frame, energy: str, forces: str) -> str:
     return "\n".join([str(len(rows)), head, *lines, ""])
 
 
-class InElectronvolts(nn.Module):
-    """A potential whose energies of atoms are in eV and forces in eV/Å, as a file of it gives them."""
-
-    differentiates: ClassVar[bool] = True
-    atomic: Tensor
-
-    def __init__(self, model: nn.Module, scale: float, atomic: Tensor) -> None:
-        super().__init__()
-        self.model, self.signature, self.scale = model, model.signature, scale
-        self.register_buffer("atomic", atomic.float())
-
-    def forward(self, graph: Graph, features: Tensor, e: Tensor) -> Tensor:
-        energies, forces = (self.scale * self.model(graph, features, e)).split([1, SPACE], -1)
-        alone = self.atomic.to(features)[features[..., -1:].long()]
-        return torch.cat([energies + alone, forces], -1)
-
-
 class OwnFrames(EnergiesAndForces):
     """Frames of one's own; a prediction is for one of the data, for a file of one frame, or for a row.
 
@@ -421,7 +403,7 @@ class OwnFrames(EnergiesAndForces):
     stored = False
     tables = True
     files = ENDINGS
-    form = '{"symbols": ["H", ...], "positions": [[X, Y, Z], ...], "cell": [[X, Y, Z], ...], "pbc": [true, ...]}'
+    form = FORM
 
     def __init__(self, own: Settled, frames: list[Frame], files: FrameFiles) -> None:
         self.own, self.how, self.all, self.radius = own, files, frames, files.radius
@@ -631,10 +613,6 @@ class OwnFrames(EnergiesAndForces):
         graph, e = radius_graph_of_images(*self._placed(frame))
         x = torch.from_numpy(frame.positions - frame.positions.mean(0))
         return graph, torch.cat([x, torch.from_numpy(frame.numbers)[:, None].double()], -1), e
-
-    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
-        call = next(iter(self.batches("valid", 1, pattern))).inputs
-        return Alone(InElectronvolts(model, self.scale, self.atomic), call)
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, number = self.asked(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
 from edgewise.models.particles.potential import ELEMENTS
 from edgewise.models.signature import Atoms
-from edgewise.tasks.core.abilities import Predicts
+from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
 from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
 from edgewise.tasks.core.source import Tensors
@@ -158,6 +158,7 @@ def import_ase() -> Any:
 
 
 SPACE = 3
+FORM = '{"symbols": ["H", ...], "positions": [[X, Y, Z], ...], "cell": [[X, Y, Z], ...], "pbc": [true, ...]}'
 EVERY = 10  # steps between two frames
 DRAWN = 2_000  # components of forces, at most
 WARM_UP = 20  # frames that are thrown away until the temperature is reached
@@ -255,6 +256,23 @@ def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
         still *= np.sqrt((p**2 / m).sum() / (still**2 / m).sum())
     atoms.set_momenta(still)
     return atoms
+
+
+class InElectronvolts(nn.Module):
+    """A potential whose energies of atoms are in eV and forces in eV/Å, as a file of it gives them."""
+
+    differentiates: ClassVar[bool] = True
+    atomic: Tensor
+
+    def __init__(self, model: nn.Module, scale: float, atomic: Tensor) -> None:
+        super().__init__()
+        self.model, self.signature, self.scale = model, model.signature, scale
+        self.register_buffer("atomic", atomic.float())
+
+    def forward(self, graph: Graph, features: Tensor, *e: Tensor) -> Tensor:
+        energies, forces = (self.scale * self.model(graph, features, *e)).split([1, SPACE], -1)
+        alone = self.atomic.to(features)[features[..., -1:].long()]
+        return torch.cat([energies + alone, forces], -1)
 
 
 class EnergiesAndForces(NumberedExamples, Predicts):
@@ -374,6 +392,25 @@ class EnergiesAndForces(NumberedExamples, Predicts):
         """The energy [N] in eV of each atom of an element, and the force [N, 3] in eV/Å on it, by a model's outputs."""
         energies, forces = (self.scale * outputs.double()).split([1, SPACE], -1)
         return energies[:, 0] + self.atomic[Z], forces
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        call = next(iter(self.batches("valid", 1, pattern))).inputs
+        return Alone(InElectronvolts(model, self.scale, self.atomic), call)
+
+    def preprocessing(self) -> dict[str, Any]:
+        images, symbols = bool(self.signature.edges), import_ase().data.chemical_symbols
+        what = "an edge from each image of an atom to each atom" if images else "the pairs of atoms, both ways,"
+        rows: dict[str, Any] = {
+            "kind": "frames",
+            "input": f"extended XYZ, a folder of such files, or JSON: {FORM}, or a list of such objects",
+            "radius": self.radius,
+            "elements": [symbols[number] for number in sorted(self.elements)],
+            "columns": ["the atomic number"],
+            "edge_columns": [f"{axis} of a sender's image less its own (Å)" for axis in "xyz" * images],
+            "edges": f"{what} within {self.radius:g} Å",
+            "output": "the energy of each atom (eV), which add up to the frame's; `forces` are in eV/Å",
+        }
+        return {"rows": rows}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """The energy of a frame, by what its atoms send to one another."""
