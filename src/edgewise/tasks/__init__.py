@@ -72,6 +72,7 @@ from edgewise.tasks.own.nodes import node_folder as node_folder
 from edgewise.tasks.own.parallel import parallel_text as parallel_text
 from edgewise.tasks.own.texts import molecule_table as molecule_table
 from edgewise.tasks.own.texts import text_table as text_table
+from edgewise.tasks.own.trajectories import trajectories as trajectories
 from edgewise.tasks.particles.atoms import EnergiesAndForces as EnergiesAndForces
 from edgewise.tasks.particles.atoms import molecular_dynamics as molecular_dynamics
 from edgewise.tasks.particles.nbody import Forecast as Forecast

@@ -75,11 +75,13 @@ class Simulation(NumberedExamples, Predicts):
         sizes = torch.full((count,), particles)
         return radius_graph_in_members(positions.flatten(0, 1), sizes, 1.0)
 
-    def features(self, history: Tensor) -> Tensor:
-        """What the model reads of [B, history + 1, N, D], the last frame being now: [B · N, inputs]."""
+    def features(self, history: Tensor, walls: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """What the model reads of [B, history + 1, N, D], the last frame being now: [B · N, inputs]; between `walls`,
+        of each particle the low and the high ones [N, D], or else those of the box."""
+        low, high = walls or (torch.zeros_like(self.box), self.box)
         moves, now = history.diff(dim=1), history[:, -1]
         later = now + moves[:, -1]
-        near, soon = (torch.cat([place, self.box - place], -1) for place in (now, later))
+        near, soon = (torch.cat([place - low, high - place], -1) for place in (now, later))
         bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(2)  # beyond a wall is at the wall
         recent = (moves / self.velocity).transpose(1, 2).flatten(2)
         return torch.cat([now, moves[:, -1], recent, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()

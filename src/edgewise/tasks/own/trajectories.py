@@ -1,0 +1,400 @@
+"""Trajectories of one's own particles: from positions in files, frame by frame, to a simulator of them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from edgewise.data import record
+from edgewise.data.columns import Array, Encoding
+from edgewise.data.examples import Asked, Examples, group_column, parts_of
+from edgewise.data.graph import read_arrays
+from edgewise.data.record import Fitted, Settled
+from edgewise.data.splits import How, Split, Splits
+from edgewise.data.table import Called, Problems, is_table, read_table
+from edgewise.errors import ConfigError, DataError, counted
+from edgewise.graphs.make.neighbors import radius_graph_in_members
+from edgewise.models.signature import MovingParticles
+from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.drawing import Curve, Curves, Drawing, Output, Panel, Section
+from edgewise.tasks.core.subject import Subject, captured, movement
+from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
+from edgewise.tasks.own.frames import ENDINGS as XYZ
+from edgewise.tasks.own.frames import import_ase, part_of, read_xyz
+from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, random_walk
+
+ENDINGS = (".npz", *XYZ)
+NEAREST = 8  # neighbours within the radius that is found
+MEASURED = 1000  # particles of a frame at most by which it is found
+AFTER = (1, 10, 50, 100)  # steps of a roll-out that a prediction measures
+
+
+class Trajectory(NamedTuple):
+    """Particles in each of some frames: positions [T, N, D], what each is, and the edges of a box with walls [D] whose
+    corner is the origin, infinite where it is open."""
+
+    positions: Array
+    kinds: tuple[str, ...]
+    box: Array
+    name: str
+
+
+@dataclass(frozen=True)
+class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
+    """A folder of trajectories, or a file of one or several."""
+
+    radius: float = 0.0
+    history: int = 5
+    noise: float = 0.06
+    box: tuple[float, ...] = ()
+    steps: int = LONGEST
+    fold: int = 0
+
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, list[Trajectory]]:
+        inside = sorted(place.iterdir()) if place.is_dir() else [place]
+        files = [path for path in inside if path.suffix.lower() in ENDINGS or is_table(path)]
+        if not files or not files[0].is_file():
+            what = "it has no trajectories" if place.is_dir() else "no such file of trajectories"
+            raise DataError(f"{place}: {what}: give --task.folder with .npz, .xyz, .csv, ...")
+        each = [[*self._trajectories(file)] for file in files]
+        made, least = [one for some in each for one in some], self.history + 1 + self.asked.labelled
+        problems, space = Problems(), made[0].positions.shape[-1] if made else 0
+        for one in made:
+            frames, shape = len(one.positions), list(one.positions.shape)
+            if not np.isfinite(one.positions).all():
+                problems.add(f"{one.name}: positions must be finite numbers")
+            if shape[2] != space or not 2 <= space <= 3:
+                problems.add(f"{one.name}: positions [frames, particles, {shape[2]}]: all have 2 axes, or all have 3")
+            if frames < least or not shape[1]:
+                what = f"of at least {least}, for a history of {counted(self.history, 'move')}"
+                problems.add(f"{one.name}: {counted(frames, 'frame')} of {counted(shape[1], 'particle')}, {what}")
+            if one.box.shape != (space,) or not (one.box > 0).all():
+                problems.add(f"{one.name}: the box is {one.box.tolist()}: give {space} edges above 0")
+        if problems.count:
+            raise DataError(*problems.sentences())
+        names, folder = [one.name for one in made], place if place.is_dir() else place.parent
+        parts = [part_of(file) for file, some in zip(files, each, strict=True) for _ in some]
+        splits = parts_of(parts, lambda n: names[n], problems) if self.asked.labelled and any(parts) else {}
+        if splits and not len(splits["valid"]):
+            splits |= record.with_validation(splits["train"], self.fold, range(len(made)))
+        counts = {"frames": sum(len(one.positions) for one in made)}
+        return Examples(folder, tuple(files), "films", len(made), names, splits=splits, counts=counts), made
+
+    def _trajectories(self, file: Path) -> Iterator[Trajectory]:
+        if is_table(file):
+            yield from self._of_table(file)
+            return
+        if file.suffix.lower() == ".npz":
+            arrays = read_arrays(file, ["positions"], ["kinds", "box"])
+            x = np.asarray(arrays["positions"], dtype=np.float64)
+            if x.ndim != 3:
+                raise DataError(f"{file}: positions must be [frames, particles, axes], not {list(x.shape)}")
+            kinds = arrays.get("kinds", np.full(x.shape[1], ""))
+            if kinds.shape != (x.shape[1],):
+                raise DataError(f"{file}: kinds must be those of {x.shape[1]} particles, not {list(kinds.shape)}")
+            yield self._made(x, [*map(str, kinds.tolist())], file.stem, arrays.get("box"))
+            return
+        symbols, frames = import_ase().data.chemical_symbols, [*read_xyz(file)]
+        for one, following in pairwise(frames):
+            if not np.array_equal(one.numbers, following.numbers):
+                raise DataError(f"{following.at}: its atoms are others than those of the frame before")
+        for one in frames[:1]:
+            if any(frame.periodic.any() for frame in frames):
+                raise DataError(f"{one.at}: it is periodic: a simulator has walls (--task.box) or open space alone")
+            kinds = [symbols[number] for number in one.numbers.tolist()]
+            yield self._made(np.stack([frame.positions for frame in frames]), kinds, file.stem, None)
+
+    def _made(self, x: Array, kinds: list[str], name: str, box: Array | None) -> Trajectory:
+        edges = self.box or (np.full(x.shape[-1], np.inf) if box is None else box)
+        return Trajectory(x, tuple(kinds), np.asarray(edges, dtype=np.float64), name)
+
+    def _of_table(self, file: Path) -> Iterator[Trajectory]:
+        """A table with a row for each particle in each frame."""
+        table = read_table(file)
+        called, group = Called(file, table.header), group_column(table, "trajectory", "")
+        step, particle = called.first(("step", "frame", "time", "t")), called.first(("particle", "particle_id", "id"))
+        if not (step and particle and {"x", "y"} <= {*called}):
+            right = "step, particle, x, y, perhaps z, kind and trajectory"
+            raise DataError(f"{file}: its columns are {', '.join(table.header)}; expected {right}")
+        when, who, kind = table.numbers(step), np.array(table.names(particle)), called.first(("kind", "type"))
+        places = np.stack([table.numbers(called[axis]) for axis in ("x", "y", "z") if axis in called], 1)
+        kinds = np.array(table.texts(kind) if kind else [""] * len(who))
+        groups = np.array(table.names(group) if group else [""] * len(who))
+        for name in dict.fromkeys(groups.tolist()):
+            rows = np.flatnonzero(groups == name)
+            (times, frame), (known, one) = (np.unique(a[rows], return_inverse=True) for a in (when, who))
+            rows = rows[np.lexsort((one, frame))]
+            at = f"{table.at(int(rows[0]))}: trajectory {name[:40]}" if name else str(file)
+            if len(rows) != len(times) * len(known) or (np.bincount(frame * len(known) + one) != 1).any():
+                what = f"{len(rows)} rows are not {counted(len(known), 'particle')} in each of {len(times)} frames"
+                raise DataError(f"{at}: {what}")
+            each = kinds[rows].reshape(len(times), len(known))
+            if (each != each[0]).any():
+                raise DataError(f"{at}: a particle changes its {kind}")
+            x = places[rows].reshape(len(times), len(known), -1)
+            yield self._made(x, each[0].tolist(), name or file.stem, None)
+
+    def fit(self, inputs: list[Trajectory], fitted: Fitted, splits: Splits) -> Fitted:
+        """The radius, the deviations of moves and of accelerations, and the kinds."""
+        train = [inputs[row] for row in splits["train"].tolist()]
+        radius = self.radius or _radius(train)
+        moves, changes = (np.concatenate([np.diff(one.positions, n, 0).ravel() for one in train]) for n in (1, 2))
+        columns = [Encoding("radius", "number", shift=radius)]
+        columns += [Encoding(name, "number", deviation=float(values.std()) or 1.0)
+                    for name, values in (("moves", moves), ("accelerations", changes))]  # fmt: skip
+        levels = tuple(sorted({kind for one in train for kind in one.kinds}))
+        return replace(fitted, columns=(*columns, Encoding("kind", "category", levels=levels)))
+
+    def few(self, settled: Settled, inputs: list[Trajectory]) -> Mapping[str, bytes | Path]:
+        files = dict[str, bytes | Path]()
+        for number, row in enumerate(settled.first):
+            content, one = io.BytesIO(), inputs[row]
+            x = one.positions[: self.history + 1 + self.steps]
+            np.savez_compressed(content, positions=x, kinds=np.array(one.kinds), box=one.box)
+            files[f"trajectories/{number:03}.npz"] = content.getvalue()
+        return files
+
+    def to_plain(self, own: Settled) -> dict[str, Any]:
+        raise ConfigError("trajectories have no rows")
+
+    def task(self, settled: Settled, inputs: list[Trajectory]) -> OwnTrajectories:
+        known = settled.fitted.columns[3].levels
+        for one in inputs:
+            if known != ("",) and (strange := sorted({*one.kinds} - {*known})):
+                which = ", ".join(map(repr, strange[:5]))
+                raise DataError(f"{one.name}: the kinds {which}: those that train are {', '.join(known)}")
+        return OwnTrajectories(settled, inputs, self)
+
+
+def _radius(train: list[Trajectory]) -> float:
+    """The median distance of a particle to its eighth neighbour, or the last, in the first and last frames."""
+    found = []
+    for one in train:
+        for frame in (one.positions[0], one.positions[-1]):
+            x = torch.from_numpy(frame)
+            distances = torch.cdist(x[:MEASURED], x).sort(1).values
+            found.append(distances[:, min(NEAREST, len(x) - 1)])
+    return float(torch.cat(found).median()) or 1.0
+
+
+class OwnTrajectories(Simulation):
+    """Trajectories of one's own, of any numbers of particles: what the next frame will be, and those after it.
+
+    Equation    rmse = √(mean |x' - x_target|²) of the next frame, over particles; rollout_rmse likewise of the frames
+                that a model makes of its own, up to `steps`; constant_velocity_rmse, rollout_constant_velocity_rmse of
+                going straight on
+    Shapes      as `Simulation`, and a feature for each kind where there are several
+    """
+
+    kept: tuple[str, ...] = record.FILES
+    private = record.FILES
+    tables = True
+    files = ENDINGS
+    metric = "rmse"
+
+    def __init__(self, own: Settled, tracks: list[Trajectory], files: TrajectoryFiles) -> None:
+        self.own, self.how, self.all, self.history, self.noise = own, files, tracks, files.history, files.noise
+        radius, moves, changes, kind = own.fitted.columns
+        self.reach, self.name, self.splits = radius.shift, own.given.place.name or "trajectories", own.splits
+        self.velocity, self.acceleration = moves.deviation / self.reach, changes.deviation / self.reach
+        self.tracks = [torch.from_numpy(one.positions) / self.reach for one in tracks]
+        self.walls = [torch.from_numpy(one.box / self.reach).expand(one.positions.shape[1:]) for one in tracks]
+        levels = kind.levels if len(kind.levels) > 1 else ()
+        self.kinds = [
+            torch.tensor([[own == level for level in levels] for own in one.kinds]).reshape(len(one.kinds), len(levels))
+            for one in tracks
+        ]
+        space = self.tracks[0].shape[-1]
+        known = self.history * space + 2 * space * (1 + BELLS) + len(levels)
+        self.signature = MovingParticles(2 * space + known, space, space=space, acceleration=self.acceleration)
+        self._pairs: dict[Split, Tensor] = {}
+        self.epoch_size = len(self.numbers("train")) if self.splits else 0
+        self.changes, self.few = own.changes, own.few
+        self.contents = f"{counted(len(tracks), 'film')}, {sum(map(len, self.tracks)):,} frames"
+        self.summary = (self.describe(), f"particles within {self.reach:.6g} act on one another", *own.given.notes)
+
+    def numbers(self, split: Split) -> Tensor:
+        """Of a part each trajectory, and each of its frames that has a history [M, 2]."""
+        if split not in self._pairs:
+            pairs = [
+                torch.cartesian_prod(torch.tensor([row]), torch.arange(self.history + 1, len(self.tracks[row])))
+                for row in self.splits[split].tolist()
+            ]
+            self._pairs[split] = torch.cat([torch.empty(0, 2, dtype=torch.int64), *pairs])
+        return self._pairs[split]
+
+    def _inputs(self, history: Tensor, rows: list[int]) -> tuple[Any, Tensor]:
+        """What a model reads of histories [history + 1, N, D] of several trajectories, one beside the other."""
+        sizes = torch.tensor([len(self.kinds[row]) for row in rows])
+        walls = torch.cat([self.walls[row] for row in rows])
+        low = torch.where(walls.isfinite(), 0.0, -torch.inf)
+        kinds = torch.cat([self.kinds[row] for row in rows]).float()
+        graph = radius_graph_in_members(history[-1], sizes, 1.0)
+        return graph, torch.cat([self.features(history[None], (low, walls)), kinds], -1)
+
+    def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
+        if not given(pattern):
+            raise ConfigError(f"{self.name} makes its graph from positions: it takes no other")
+        pairs = numbers.tolist()
+        history = torch.cat([self.tracks[row][frame - self.history - 1 : frame] for row, frame in pairs], 1)
+        target = torch.cat([self.tracks[row][frame] for row, frame in pairs])
+        if generator is not None and self.noise:
+            walk = random_walk(history[None].shape, self.noise * self.velocity, generator)[0]
+            history, target = history + walk, target + walk[-1]
+        graph, x = self._inputs(history, [row for row, _ in pairs])
+        return Batch(graph, x, target.float(), torch.arange(len(target)))
+
+    def finish(self, means: dict[str, float]) -> dict[str, float]:
+        unit = self.reach * self.acceleration * self.signature.space**0.5  # of means over axes
+        made = {"rmse": unit * means["loss"] ** 0.5, "constant_velocity_rmse": unit * means["constant_velocity"] ** 0.5}
+        return {"loss": means["loss"], **made}
+
+    @torch.no_grad()
+    def go_on(self, model: nn.Module | None, rows: list[int], steps: int, last: bool = False) -> list[Tensor]:
+        """Trajectories that a model continues by itself from their first frames, or from the `last`; None: straight on.
+
+        Shapes      M of them -> M of positions [frames that it is given + steps, N, D], in the data's unit
+        """
+        start, sizes = self.history + 1, [len(self.kinds[row]) for row in rows]
+        begins = [self.tracks[row][-start:] if last else self.tracks[row][:start] for row in rows]
+        frames = [*torch.cat(begins, 1)]
+        for _ in range(steps):
+            new = 2 * frames[-1] - frames[-2]
+            if model is not None:
+                device = next(model.parameters()).device
+                graph, x = self._inputs(torch.stack(frames[-start:]), rows)
+                new = model.eval()(graph.to(device), x.to(device)).double().cpu()
+            frames.append(torch.where(new.isfinite(), new, frames[-1]))  # of a model that has gone astray
+        return [*(self.reach * torch.stack(frames)).split(sizes, 1)]
+
+    def _apart(self, model: nn.Module | None, rows: list[int]) -> list[Tensor]:
+        """Mean squares of the distance of roll-outs from what happened, after each step [steps], of each trajectory."""
+        start, longest = self.history + 1, max(len(self.tracks[row]) for row in rows)
+        made = self.go_on(model, rows, min(self.how.steps, longest - start))
+        pairs = [(one[start:], self.reach * self.tracks[row][start:]) for one, row in zip(made, rows, strict=True)]
+        return [(one[: len(truth)] - truth[: len(one)]).square().sum(-1).mean(-1) for one, truth in pairs]
+
+    def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
+        """Root mean squares of the distance of roll-outs of all of a part, beside those of going straight on."""
+        rows = self.splits[split].tolist()
+        parts = (("rollout_rmse", model), ("rollout_constant_velocity_rmse", None))
+        return {name: float(torch.cat(self._apart(one, rows)).mean().sqrt()) for name, one in parts}
+
+    def simple(self) -> Iterator[tuple[str, Callable[[Split], Mapping[str, float]]]]:
+        yield "constant velocity", self._straight
+
+    def _straight(self, split: Split) -> dict[str, float]:
+        squares = [self.tracks[row].diff(n=2, dim=0)[self.history - 1 :].square().sum(-1).flatten()
+                   for row in self.splits[split].tolist()]  # fmt: skip
+        return {"rmse": self.reach * float(torch.cat(squares).mean().sqrt())}
+
+    def keep(self, run: Path) -> None:
+        self.own.keep(run)
+
+    def elsewhere(self, place: Path, labelled: bool = False) -> OwnTrajectories:
+        return self.how.elsewhere(place, self.own.fitted, labelled)
+
+    def name_of(self, number: int) -> str:
+        return self.own.given.name(number)
+
+    def asked(self, request: str) -> tuple[OwnTrajectories, int]:
+        """The task and the number of a trajectory: of the data, or of a file."""
+        names, text = self.own.given.number_of, request.strip()
+        if text in names or EXAMPLE.fullmatch(text):
+            return self, names[text] if text in names else int(self.example(text, "films"))
+        if Path(text).suffix.lower() in ENDINGS:
+            return self.elsewhere(Path(text)), 0
+        raise DataError(f"no trajectory {request[:80]!r} in {self.name}: its own are {', '.join([*names][:3])}, ...")
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        """How far a roll-out of a trajectory is from what happened, and from a file where its particles will be."""
+        task, row = self.asked(request)
+        if task is not self:
+            made = task.go_on(model, [row], self.how.steps, last=True)[0]
+            return {"trajectory": task.name_of(row), "steps": self.how.steps, "last_positions": made[-1].tolist()}
+        said: dict[str, Any] = {"trajectory": self.name_of(row)}
+        for name, one in (("rmse_after_steps", model), ("constant_velocity_rmse_after_steps", None)):
+            apart = self._apart(one, [row])[0].sqrt().tolist()
+            said |= {"steps": len(apart), name: {n: apart[n - 1] for n in (*AFTER, len(apart)) if n <= len(apart)}}
+        return said
+
+    def examine(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> Output:
+        return Output(self.predict(model, pattern, request, device), {})
+
+    def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
+        """Where each particle is in the frames that are read before a roll-out, and will be in those after them."""
+        for row, one in enumerate(self.all):
+            for step, places in enumerate(self.go_on(model, [row], self.how.steps, last=True)[0].tolist()):
+                for particle, (kind, place) in enumerate(zip(one.kinds, places, strict=True)):
+                    known = {"trajectory": self.name_of(row), "step": step, "particle": particle}
+                    yield known | ({"kind": kind} if kind else {}) | dict(zip("xyz", place, strict=False))
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        task, row = self.asked(request)
+        inputs = captured(model, partial(task.go_on, model, [row], 1, last=task is not self))
+        return movement(inputs, model, self.signature.space)
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield Section("Roll-out", lambda: [self._errors(model)])
+
+    def _errors(self, model: nn.Module) -> Drawing:
+        row, curves = int(self.splits["test"][0]), []
+        for name, one, colour in (("model", model, "accent"), ("constant velocity", None, "warm")):
+            apart = self._apart(one, [row])[0].sqrt().tolist()
+            curves.append(Curve(name, [*range(1, len(apart) + 1)], apart, colour))  # type: ignore[arg-type]
+        caption = f"Root mean square distance of the particles of {self.name_of(row)} from where they were."
+        return Drawing("rollout", Curves([Panel("distance", curves)]), caption)
+
+
+def trajectories(
+    folder: str = "trajectories",
+    radius: float = 0.0,
+    history: int = 5,
+    noise: float = 0.06,
+    box: tuple[float, ...] = (),
+    steps: int = LONGEST,
+    fold: int = 0,
+    like: str = "",
+    cut: Literal["auto", "random", "given"] = "auto",
+    folds: int = 0,
+) -> OwnTrajectories:
+    """Learn to simulate your own particles from trajectories of them, frame by frame.
+
+    Trajectories may have any numbers of particles and of frames, in 2 or 3 dimensions, the frames evenly apart in time.
+    Files whose names begin with train, valid or test are in that part, and without valid a fifth of those that train
+    chooses the weights; else whole trajectories are cut: 60 % train, 20 % choose the weights, 20 % test.
+
+    Reference   Sanchez-Gonzalez et al., "Learning to simulate complex physics with graph networks", 2020
+
+    Args:
+        folder: A folder of trajectories, or one file: `.npz` with `positions` [frames, particles, axes], perhaps
+            `kinds` of the particles and the edges of the `box`; extended XYZ, whose elements are kinds; a table (CSV,
+            TSV, Parquet or JSON lines) with `step`, `particle`, `x`, `y`, perhaps `z`, `kind` and `trajectory`.
+        radius: Distance up to which particles and walls act on a particle. 0: the median one to the eighth neighbour.
+        history: Moves that are read.
+        noise: Noise on the moves that are read in training, in units of their deviation.
+        box: Edges of a box with walls, one corner of which is the origin. Empty: as an `.npz` file says, else open.
+        steps: Frames of a roll-out.
+        fold: Seed of the random cut: another number, another cut.
+        like: A run folder: its parts and scales are taken.
+        cut: How to cut: "random"; "given", as files say. "auto": as files say, else random.
+        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
+
+    Errors      files that are missing or malformed are a `DataError` with all that is wrong
+    """
+    check_range(0.0, 1e9, radius=radius)
+    check_range(2, 20, history=history)
+    check_range(0.0, 10.0, noise=noise)
+    check_range(1, 100_000, steps=steps)
+    files = TrajectoryFiles(Asked("films"), radius, history, noise, box, steps, fold)
+    return files.settle(folder, like, "number", How(cut, fold, folds))
