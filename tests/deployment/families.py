@@ -152,7 +152,19 @@ PIXELS = models.Features(2, 10, length=36, whole_graph=True)
 FAMILIES: dict[str, Family] = {
     **{
         layer: Family(partial(gnn, layer), on_nodes)
-        for layer in ("gcn", "sage-mean", "sage-pool", "gin", "monet", "edge-conv", "acm")
+        for layer in (
+            "gcn",
+            "sage-mean",
+            "sage-pool",
+            "gin",
+            "monet",
+            "edge-conv",
+            "acm",
+            "chebnet",
+            "sgc",
+            "appnp",
+            "pna",
+        )
     },
     "gat": Family(partial(gnn, Choice("gat", {"heads": 2})), on_nodes),
     "gatv2": Family(partial(gnn, Choice("gatv2", {"heads": 2})), on_nodes),

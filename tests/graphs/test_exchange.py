@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import networkx
@@ -78,6 +79,30 @@ def test_a_dgl_graph_a_block_and_a_batch() -> None:
     assert (block.num_senders, block.num_receivers) == (4, 3)
     batched = DGLGraph(([0, 2], [1, 3]), 4, 4, batch_size=2, batch_num_nodes=lambda: torch.tensor([2, 2]))
     assert Graph.from_dgl(batched).sizes.tolist() == [2, 2]
+
+
+def test_to_dgl_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a module that has what `to_dgl` calls, as DGL's documentation has it."""
+
+    def graph(ends, num_nodes):
+        made = DGLGraph([end.tolist() for end in ends], num_nodes, num_nodes, batch_size=1, edata={})
+        made.set_batch_num_nodes = lambda n: vars(made).update(batch_size=len(n), batch_num_nodes=lambda: n)
+        made.set_batch_num_edges = lambda n: vars(made).update(of_members=n.tolist())
+        return made
+
+    def block(ends, num_src_nodes, num_dst_nodes):
+        return DGLGraph([end.tolist() for end in ends], num_src_nodes, num_dst_nodes, is_block=True, edata={})
+
+    with pytest.raises(ConfigError, match="to_dgl needs DGL"):
+        complete(2).to_dgl()
+    monkeypatch.setitem(sys.modules, "dgl", SimpleNamespace(graph=graph, create_block=block))
+    plain = Graph.from_edge_index([[2, 0, 3], [1, 1, 2]], 4, edge_attr=torch.tensor([[1.0], [2.0], [3.0]]))
+    assert plain.to_dgl().edata["edge_attr"].tolist() == [[2], [1], [3]]
+    hop = Graph.from_edge_index([[2, 0, 3], [1, 1, 2]], 4, 3)
+    batch = Graph.batch([plain, complete(2), plain])
+    for made in (plain, hop, batch):
+        assert Graph.from_dgl(made.to_dgl()) == made
+    assert Graph.from_dgl(batch.to_dgl()).sizes.tolist() == [4, 2, 4] and batch.to_dgl().of_members == [3, 4, 3]
 
 
 def test_what_from_dgl_refuses() -> None:

@@ -51,9 +51,35 @@ def test_layer_has_several_gradients_at_once(name):
 
 
 SPARSE = {
-    *("GCN", "FastGCN", "GAT", "GATv2", "GIN", "GINE", "GatedGCN", "MoNet", "EdgeConv", "DynamicEdgeConv", "ACM"),
-    *("SAGEMean", "SAGEPool", "SAGELSTM", "SAGEUnion", "RGCN", "RGAT", "HGT", "PPGN", "I2GNN"),
-    *("ClusterAssignment", "HopfieldLookup", "HopfieldPooling"),
+    *(
+        "GCN",
+        "FastGCN",
+        "GAT",
+        "GATv2",
+        "GIN",
+        "GINE",
+        "PNA",
+        "GatedGCN",
+        "MoNet",
+        "EdgeConv",
+        "DynamicEdgeConv",
+        "ACM",
+    ),
+    *(
+        "SAGEMean",
+        "SAGEPool",
+        "SAGELSTM",
+        "SAGEUnion",
+        "RGCN",
+        "RGAT",
+        "HGT",
+        "PPGN",
+        "I2GNN",
+        "ChebNet",
+        "SGC",
+        "APPNP",
+    ),
+    *("ClusterAssignment", "ProjectionScore", "HopfieldLookup", "HopfieldPooling"),
 }
 
 

@@ -9,7 +9,7 @@ from edgewise.layers import MultiHeadAttention
 
 HOP = Graph.from_edge_index([[4, 0, 3, 1, 3], [0, 0, 1, 2, 2]], num_nodes=5, num_receivers=3)
 OF_TWO_SIDES = {
-    *("GCN", "FastGCN", "GAT", "GATv2", "GIN", "GINE", "GatedGCN", "MoNet", "EdgeConv"),
+    *("GCN", "FastGCN", "GAT", "GATv2", "GIN", "GINE", "PNA", "GatedGCN", "MoNet", "EdgeConv"),
     *("SAGEMean", "SAGEPool", "SAGELSTM", "SAGEUnion", "ACM", "RGCN", "RGAT", "HGT", "MultiHeadAttention"),
 }
 WITHOUT_RECEIVERS = {"GCN", "FastGCN", "SAGEUnion"}  # read the senders alone

@@ -101,7 +101,7 @@ def test_features_that_are_missing_or_not_asked_for_are_refused(reader):
         (
             "gnn",
             {"layer": "gcn"},
-            "'gcn' reads no edge features, and this task has some: gat, gatv2, gine, gated-gcn, rgcn, rgat, hgt do",
+            "'gcn' reads no edge features, and this task has some: gat, gatv2, gine, gated-gcn, pna, ",
         ),
         ("gnn", {"layer": "gine", "edge_dropout": 0.5}, "cannot leave out edges"),
         ("graph-transformer", {"attention": "kernel"}, "neighbors, gps, graphormer, weighted do"),

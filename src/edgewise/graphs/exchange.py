@@ -316,6 +316,30 @@ class Exchange(Adjacency):
             data.ptr = torch.nn.functional.pad(self.sizes.cumsum(0), (1, 0))
         return data
 
+    def to_dgl(self) -> Any:
+        """A DGL graph with the edges in the graph's order, and `edata["edge_attr"]` where there are features of edges.
+
+        Edge cases  where the receivers are not the senders it is a block; a batch has its members' numbers of nodes and
+                    edges, so `dgl.unbatch` takes it apart
+        Errors      ConfigError where DGL is not installed
+        """
+        try:
+            import dgl
+        except ModuleNotFoundError:
+            raise ConfigError("to_dgl needs DGL, which is not installed: pip install dgl") from None
+        self.check_unwritten()
+        ends = self.senders, self.receivers
+        if self.is_square:
+            made = dgl.graph(ends, num_nodes=self.num_receivers)
+        else:
+            made = dgl.create_block(ends, self.num_senders, self.num_receivers)
+        if len(self.sizes) > 1 and self.is_square:
+            made.set_batch_num_nodes(self.sizes)
+            made.set_batch_num_edges(self.offsets[torch.nn.functional.pad(self.sizes.cumsum(0), (1, 0))].diff())
+        if self.edge_attr is not None:
+            made.edata["edge_attr"] = self.edge_attr
+        return made
+
 
 def _check_rising(bounds: Tensor, name: str, last: int, things: str) -> None:
     ends = bounds[:1].tolist() + bounds[-1:].tolist()

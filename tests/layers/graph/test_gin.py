@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from edgewise import Graph, ShapeError
-from edgewise.layers import GIN, GINE, MLP, SAGEMean, SparseFeatures
+from edgewise.layers import GIN, GINE, MLP, PNA, SAGEMean, SparseFeatures
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -54,3 +54,29 @@ def test_gine_tells_bonds_apart_that_gin_confuses():
         layer(pair, x)
     with pytest.raises(ShapeError):
         GINE(MLP([2, 4]))(pair, x, torch.zeros(2, 1))
+
+
+@pytest.mark.parametrize("edges", [0, 3])
+def test_pna_is_pygs(edges: int) -> None:
+    """Of whose weights ours are products: there a linear map follows a linear map."""
+    pyg = pytest.importorskip("torch_geometric.nn")
+    graph, x, e = messy_graph(), leaf(7, 5), leaf(10, 3, seed=1)
+    how = ["mean", "max", "min", "std"], ["identity", "amplification", "attenuation"]
+    peer = pyg.PNAConv(5, 4, *how, deg=torch.tensor([2, 3, 4, 1]), edge_dim=edges or None).double()
+    expected = peer(x, graph.edge_index(), e if edges else None)
+    (pre, after, last), deg_log = (
+        (peer.pre_nns[0][0], peer.post_nns[0][0], peer.lin),
+        float(peer.aggr_module.avg_deg_log),
+    )
+    A, B, *C = pre.weight.split(5, 1)
+    U, V = (last.weight @ after.weight).split([5, 60], 1)
+    c, u = pre.bias, last.weight @ after.bias + last.bias
+    if edges:
+        C, c = [C[0] @ peer.edge_encoder.weight], c + C[0] @ peer.edge_encoder.bias
+    weights = {
+        "nodes.weight": torch.cat([A, B, U]), "nodes.bias": torch.cat([c, torch.zeros_like(c), u]),
+        "update.weight": V, **({"edge.weight": C[0]} if edges else {}),
+    }  # fmt: skip
+    layer = PNA(5, 4, edges=edges, log_degree=deg_log).double()
+    given = (graph, x, e) if edges else (graph, x)
+    assert_parity(layer, weights, given, expected, [x, *peer.parameters(), *([e] if edges else [])], 1e-7)

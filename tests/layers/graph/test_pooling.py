@@ -4,7 +4,15 @@ from torch import nn
 
 from edgewise import Graph, complete
 from edgewise.errors import ConfigError, ShapeError
-from edgewise.layers import READOUTS, AttentionReadout, ClusterAssignment, FirstReadout, min_cut_pool
+from edgewise.layers import (
+    READOUTS,
+    AttentionReadout,
+    ClusterAssignment,
+    FirstReadout,
+    Set2Set,
+    diff_pool,
+    min_cut_pool,
+)
 from layers.parity import assert_parity, assert_same, leaf, messy_graph
 
 
@@ -29,6 +37,15 @@ def test_attention_readout_is_pygs_attentional_aggregation(graph):
     expected = pyg.aggr.AttentionalAggregation(gate)(x, member)
     weights = {"gate.weight": gate.weight}
     assert_parity(AttentionReadout(4).double(), weights, (graph, x), expected, [x, gate.weight])
+
+
+def test_set2set_is_pygs(graph):
+    pyg = pytest.importorskip("torch_geometric.nn")
+    x, peer = leaf(6, 4), pyg.aggr.Set2Set(4, 3).double()
+    names = {"ih": "recurrent", "hh": "state"}
+    weights = {f"{names[k[-5:-3]]}.{k.split('_')[0][5:]}": p for k, p in peer.named_parameters()}
+    expected = peer(x, torch.tensor([0, 0, 0, 1, 2, 2]))
+    assert_parity(Set2Set(4, 3).double(), weights, (graph, x), expected, [x, *peer.parameters()])
 
 
 @pytest.mark.parametrize("wrong", [torch.inf, torch.nan])
@@ -72,6 +89,20 @@ def test_a_batch_pools_as_pygs_dense_pooling_of_each_member(clusters):
     assert_same(found, expected, [x, logits])
 
 
+def test_diff_pool_is_pygs_of_each_member():
+    pyg = pytest.importorskip("torch_geometric.nn.dense")
+    members = [symmetric(7, 12, 0), messy_graph(), complete(6)]
+    x, logits = leaf(20, 3), leaf(20, 4, seed=1)
+    weights = [leaf(m.num_edges, seed=2 + n) for n, m in enumerate(members)]
+    pooled = diff_pool(Graph.batch(members), x, logits.softmax(-1), torch.cat(weights))
+    expected = []
+    for m, x_g, s_g, w in zip(members, x.split([7, 7, 6]), logits.split([7, 7, 6]), weights, strict=True):
+        A = torch.zeros(len(x_g), len(x_g), dtype=w.dtype).index_put((m.receivers, m.senders), w, accumulate=True)
+        expected.append([part.flatten() for part in pyg.dense_diff_pool(x_g, A, s_g, normalize=False)])
+    found = torch.cat([pooled.x.flatten(), pooled.weight.flatten(), pooled.link, pooled.entropy])
+    assert_same(found, torch.cat([torch.cat(parts) for parts in zip(*expected, strict=True)]), [x, logits, *weights])
+
+
 def test_it_is_the_equation_with_weights_on_a_directed_graph():
     graph, x, logits = messy_graph(), leaf(7, 3), leaf(7, 4, seed=1)
     weight = leaf(graph.num_edges, seed=2).square()
@@ -95,6 +126,9 @@ def test_graphs_without_edges_or_nodes_have_finite_gradients():
     assert pooled.cut.tolist() == [0, 0] and not pooled.weight.any() and not pooled.x[:2].any()
     for gradient in torch.autograd.grad(numbers(pooled, 2).sum(), (x, logits)):
         assert gradient.isfinite().all()
+    pooled = diff_pool(Graph.batch([empty, bare]), x, logits.softmax(-1))
+    assert pooled.link[0] == pooled.entropy[0] == 0 and not pooled.weight.any() and not pooled.x[:2].any()
+    assert torch.autograd.grad((pooled.link + pooled.entropy).sum(), logits)[0].isfinite().all()
 
 
 def test_training_on_its_losses_alone_finds_planted_communities():

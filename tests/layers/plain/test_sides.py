@@ -11,6 +11,7 @@ from edgewise.layers import (
     GIN,
     GINE,
     MLP,
+    PNA,
     SAGELSTM,
     EdgeUpdate,
     GatedGCN,
@@ -32,6 +33,7 @@ LAYERS = {
     "gcn": lambda: GCN(4, 3), "gat": lambda: GAT(4, 3, heads=2), "gatv2": lambda: GATv2(4, 3, heads=2),
     "gin": lambda: GIN(MLP([4, 3])), "gine": lambda: GINE(MLP([4, 3])), "gated-gcn": lambda: GatedGCN(4, 3),
     "sage-mean": lambda: SAGEMean(4, 3), "sage-pool": lambda: SAGEPool(4, 3), "sage-lstm": lambda: SAGELSTM(4, 3),
+    "pna": lambda: PNA(4, 3),
 }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""Pooling: of a graph few clusters, by min-cut, or one vector, by attention of the graph to its nodes."""
+"""Pooling: of a graph few clusters, by min-cut or DiffPool, its best nodes, or one vector."""
 
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,12 @@ from edgewise.configuration import Count
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_real
-from edgewise.kernels import SenderBias, Uniform, aggregate, attend
+from edgewise.kernels import Dot, SenderBias, Uniform, aggregate, attend
 from edgewise.layers.attention.hopfield import HopfieldPooling
 from edgewise.layers.attention.positions import positions
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
-from edgewise.layers.plain.linear import Linear, check_alike
-from edgewise.layers.plain.sides import NodeRows, SparseRows, in_one_batch, weights_like
+from edgewise.layers.plain.linear import Linear, check_alike, root
+from edgewise.layers.plain.sides import NodeRows, Rows, SparseRows, in_one_batch, weights_like
 
 
 class _Readout(Layer):
@@ -149,6 +149,47 @@ class FirstReadout(Layer):
         return FirstReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 
+class Set2Set(Layer):
+    """A query that reads the nodes of each graph several times, and asks differently after each of them.
+
+    Equation    q_t = LSTM(q*_t-1),  a_i = softmax_{i ∈ V_g}(q_t · x_i),  r_t = Σ_i a_i x_i,  q*_t = q_t ‖ r_t  (3)-(7)
+                z_g = q*_T, or W q*_T + b where it has `outputs`;  q*_0 = 0
+    Symbols     steps = T; recurrent, state = the LSTM's maps of q*_t-1 and of q_t-1; linear = W, b
+    Shapes      x [*, N, width] -> [*, G, 2 width] or [*, G, outputs]
+    Edge cases  a graph without nodes gives 0
+    Cost        O(T (N width + G width²))
+    Reference   Vinyals, Bengio & Kudlur, "Order matters: sequence to sequence for sets", 2016, §4.2
+
+    Example
+        >>> two = Graph.batch([complete(1), complete(2)])
+        >>> Set2Set(1, steps=3)(two, torch.tensor([[5.0], [3.0], [3.0]]))[:, 1].tolist()  # of equal nodes the mean
+        [5.0, 3.0]
+    """
+
+    def __init__(self, width: Count, steps: Count = 4, outputs: Count | None = None) -> None:
+        super().__init__()
+        self.width, self.steps = width, steps
+        self.recurrent, self.state = Linear(2 * width, 4 * width), Linear(width, 4 * width)
+        self.linear = nn.Linear(2 * width, outputs) if outputs else None
+
+    def forward(self, graph: Graph, x: Annotated[Tensor, Rows("width")]) -> Tensor:
+        nodes, v = graph.membership(), x.unsqueeze(-2)
+        q = c = x.new_zeros(*x.shape[:-2], nodes.num_receivers, self.width)
+        r = q
+        for _ in range(self.steps):
+            i, f, g, o = (self.recurrent(torch.cat([q, r], -1)) + self.state(q)).chunk(4, -1)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            q = o.sigmoid() * c.tanh()
+            r = attend(nodes, q.unsqueeze(-2), v, v, Dot(scale=1.0)).squeeze(-2)
+        z = torch.cat([q, r], -1)
+        z = z if self.linear is None else self.linear(z)
+        return torch.where(nodes.in_degrees().unsqueeze(-1) > 0, z, 0.0)
+
+    @staticmethod
+    def example() -> Example:
+        return Set2Set(3, steps=2), _two_graphs(), (torch.randn(5, 3),)
+
+
 READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "mean": lambda width: MeanReadout(),
     "sum": lambda width: SumReadout(),
@@ -156,6 +197,7 @@ READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "attention": AttentionReadout,
     "first": FirstReadout,
     "hopfield": lambda width: HopfieldPooling(width, beta=1.0),  # 1 / √width would hardly choose among a few nodes
+    "set2set": lambda width: Set2Set(width, outputs=width),
 }
 
 
@@ -242,6 +284,71 @@ def min_cut_pool(graph: Graph, x: NodeRows, s: NodeRows, weight: Tensor | None =
     links = _normalised(among * (1 - eye))
     cut, x_pool = -_ratio(inside, ends), pooled.flatten(-3, -2)
     return Pooled(_graph_of_clusters(graph, clusters), x_pool, links.flatten(-3), cut, orthogonality)
+
+
+class DiffPooled(NamedTuple):
+    """What is left of the G graphs of a batch: K clusters of each.
+
+    Shapes      graph, x, weight as in `Pooled`; link and entropy [*, G], the losses
+    """
+
+    graph: Graph
+    x: Tensor
+    weight: Tensor
+    link: Tensor
+    entropy: Tensor
+
+
+@checked
+def diff_pool(graph: Graph, x: NodeRows, s: NodeRows, weight: Tensor | None = None) -> DiffPooled:
+    """Pool every graph of a batch to K clusters, with losses that keep neighbours together and assignments sharp.
+
+    Equation    X_pool = Sᵀ X,  A_pool = Sᵀ A S    (3), (4)
+                L_link = ‖ A - S Sᵀ ‖_F,  L_entropy = 1/N Σ_i -Σ_k s_ik log s_ik
+    Symbols     s = S, whose rows sum to 1: a softmax of what a graph layer makes; x = X, of another one; weight = the
+                entries of A on its edges, or 1
+    Shapes      x [*, N, C], s [*, N, K], weight [E] -> `DiffPooled`, for each of the G graphs of a batch
+    Edge cases  parallel edges add up in A; a graph without nodes: both losses are 0
+    Cost        time O(E K + N K (C + K)), memory O(E + N (C + K) + G K (C + K)): no N × N matrix, for
+                ‖ A - S Sᵀ ‖² = ‖ A ‖² - 2 Tr(Sᵀ A S) + ‖ Sᵀ S ‖²
+    Reference   Ying et al., "Hierarchical graph representation learning with differentiable pooling", 2018
+
+    Example
+        >>> edges = [[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]]  # 0 - 1 - 2 - 3, halved in the middle
+        >>> path, half = Graph.from_edge_index(edges, num_nodes=4), torch.tensor([[1.0, 0], [1, 0], [0, 1], [0, 1]])
+        >>> pooled = diff_pool(path, torch.tensor([[1.0], [2.0], [3.0], [4.0]]), half)
+        >>> pooled.x.tolist(), pooled.weight.tolist()
+        ([[3.0], [7.0]], [2.0, 1.0, 1.0, 2.0])
+        >>> pooled.link.square().round().tolist(), pooled.entropy.tolist()  # 4 entries on the diagonal, 1 - 2 twice
+        ([6.0], [0.0])
+    """
+    check_alike(x, s)
+    x, s = in_one_batch(x, s)
+    clusters, width, weight = s.shape[-1], x.shape[-1], weights_like(s, weight)
+    products = _products(graph, s, torch.cat([x, aggregate(graph, s, weight), s], -1))
+    pooled, among, overlap = products.split([width, clusters, clusters], -1)
+    entries = s.new_ones(graph.num_edges, 1) if weight is None else weight.unsqueeze(-1)
+    pairs, first = _pairs(graph)
+    squares = entries.new_zeros(len(first), 1).index_add(0, pairs, entries).square()
+    of_rows = squares.new_zeros(graph.num_receivers, 1).index_add(0, graph.receivers[first], squares)
+    members = graph.membership()
+    total = (
+        aggregate(members, of_rows)[:, 0]
+        - 2 * among.diagonal(dim1=-2, dim2=-1).sum(-1)
+        + overlap.square().sum((-2, -1))
+    )
+    entropy = aggregate(members, -torch.special.xlogy(s, s.clamp(min=1e-15)), reduce="mean").sum(-1)
+    links, x_pool = among.flatten(-3), pooled.flatten(-3, -2)
+    return DiffPooled(_graph_of_clusters(graph, clusters), x_pool, links, root(total, 1e-12), entropy)
+
+
+@cached
+def _pairs(graph: Graph) -> tuple[Tensor, Tensor]:
+    """Of each edge the number of its pair of nodes, which parallel edges share; and one edge of each pair."""
+    ends = torch.stack([graph.receivers, graph.senders])
+    new = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
+    new[1:] = (ends.diff() != 0).any(0)
+    return new.cumsum(0) - 1, new.nonzero().flatten()
 
 
 @cached

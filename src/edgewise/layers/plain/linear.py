@@ -225,6 +225,11 @@ def dropout(x: Tensor | SparseFeatures, p: float, training: bool) -> Tensor | Sp
     return x.dropout(p, training)
 
 
+def root(square: Tensor, least: float) -> Tensor:
+    """The square root; 0, with no gradient, of what is no more than rounding."""
+    return torch.where(square > least, square.clamp(min=least).sqrt(), 0)
+
+
 def unit(x: Tensor) -> Tensor:
     """Vectors along the last axis divided by their length; 0 stays 0.
 

@@ -70,14 +70,18 @@ def check_nodes(
 class Rows:
     """In an annotation: features with a row for each receiver of the graph.
 
-    Symbols     width = the attribute that says how wide they are; whole = may be whole numbers; sparse = may be sparse
+    Symbols     width = the attribute that says how wide they are; whole = may be whole numbers; sparse = may be sparse;
+                square = the receivers are the senders, as several steps along the edges need it
     """
 
     width: str = ""
     whole: bool = False
     sparse: bool = False
+    square: bool = False
 
     def __call__(self, layer: Any, graph: Graph, name: str, x: Any) -> None:
+        if self.square:
+            graph.require_square(f"{type(layer).__name__}, which takes several steps along the edges,")
         check_nodes(graph, x, getattr(layer, self.width) if self.width else None, name, self.whole, self.sparse)
 
 

@@ -29,8 +29,8 @@ class GNNSettings(Settings):
     """What a graph network can be.
 
     Args:
-        layer: The graph layer; "gat", "gatv2", "gine" and "gated-gcn" read the features of edges, "gated-gcn" may
-            update them; "rgcn", "rgat" and "hgt" read the kinds of edges, "hgt" also those of nodes.
+        layer: The graph layer; "gat", "gatv2", "gine", "pna" and "gated-gcn" read the features of edges, "gated-gcn"
+            may update them; "rgcn", "rgat" and "hgt" read the kinds of edges, "hgt" also those of nodes.
         width: Channels of every node between layers, all heads together.
         depth: Number of graph layers, the output layer included.
         connection: "none"; "residual" adds a hidden layer's input to its result; "concatenate" puts both side by side;

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from torch import nn
 
 from edgewise import layers
-from edgewise.configuration import Count, OneOf
+from edgewise.configuration import Count, Natural, OneOf, Portion, Positive
 from edgewise.errors import ConfigError
 
 
@@ -125,6 +125,43 @@ def _gcnii(at: Site, /, *, alpha: float = 0.1, decay: float = 0.5) -> nn.Module:
     return layers.GCNII(at.outputs, alpha, min(1.0, math.log(decay / at.number + 1)))
 
 
+def _chebnet(at: Site, /, *, order: Count = 3) -> nn.Module:
+    """Chebyshev polynomials of the Laplacian.
+
+    Args:
+        order: How many polynomials: a layer reads nodes at most one step less than that away.
+    """
+    return layers.ChebNet(at.inputs, at.outputs, order)
+
+
+def _sgc(at: Site, /, *, steps: Natural = 2) -> nn.Module:
+    """Simple graph convolution, the paper's where it is the only layer (depth 1 on nodes).
+
+    Args:
+        steps: Steps along the edges in each layer.
+    """
+    return layers.SGC(at.inputs, at.outputs, steps)
+
+
+def _appnp(at: Site, /, *, steps: Natural = 10, alpha: Portion = 0.1) -> nn.Module:
+    """Personalised propagation behind a perceptron: the layers before the last one read each node alone.
+
+    Args:
+        steps: Steps along the edges in the last layer.
+        alpha: The probability of a return to the node itself in each step.
+    """
+    return layers.APPNP(at.inputs, at.outputs, 0 if at.hands_on else steps, alpha)
+
+
+def _pna(at: Site, /, *, log_degree: Positive = 1.0) -> nn.Module:
+    """Several aggregators at several scales.
+
+    Args:
+        log_degree: The mean of log(degree + 1), by which the scales are divided.
+    """
+    return layers.PNA(at.inputs, at.outputs, at.hidden, at.edges, log_degree)
+
+
 def _monet(at: Site, /, *, kernels: Count = 3) -> nn.Module:
     """Mixture model convolution over the degrees of both ends.
 
@@ -163,8 +200,19 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "fast-gcn": lambda at, /: layers.FastGCN(at.inputs, at.outputs),
     "acm": lambda at, /: layers.ACM(at.inputs, at.outputs),
     "gcnii": _gcnii,
+    "chebnet": _chebnet,
+    "sgc": _sgc,
+    "appnp": _appnp,
+    "pna": _pna,
 }
 RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
-EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", *RELATIONAL)  # read features of edges, each with a map of its own
+EDGE_LAYERS = (
+    "gat",
+    "gatv2",
+    "gine",
+    "gated-gcn",
+    "pna",
+    *RELATIONAL,
+)  # read features of edges, each with a map of its own
 # Have a place for weights of edges.
-WEIGHTED_LAYERS = ("gcn", "sage-mean", "sage-union", "gin", "gcnii", "fast-gcn", "acm")
+WEIGHTED_LAYERS = ("gcn", "sage-mean", "sage-union", "gin", "gcnii", "fast-gcn", "acm", "chebnet", "sgc", "appnp")
