@@ -48,6 +48,16 @@ def test_a_table_of_ratings_is_read_by_time(tmp_path: Path) -> None:
     assert liked.users == 2 and "21 lines left out: choices that are there already, or rated below 4" in liked.summary
 
 
+def test_a_column_split_names_the_parts_and_without_valid_a_tenth_of_each_users_choices_chooses(tmp_path: Path) -> None:
+    rows = [f"{user},{n},{'test' if n == 3 else 'train'}" for user in "ab" for n in range(9)]
+    task = own_choices(written(tmp_path, "user,item,split", *rows))
+    assert {task.choices.items[i] for i in task.splits["test"][:, 1].tolist()} == {"3"}
+    assert {split: len(part) for split, part in task.splits.items()} == {"train": 14, "valid": 2, "test": 2}
+    rows[0] = "a,0,tset"
+    with pytest.raises(DataError, match="choices.csv: line 2: the split 'tset' is none of train, valid, test"):
+        own_choices(written(tmp_path, "user,item,split", *rows))
+
+
 def test_other_names_dates_and_lines_that_repeat_a_choice(tmp_path: Path) -> None:
     days = [f"ann,{item},2024-01-{day:02d}" for day, item in enumerate("abcda", 1)]
     task = own_choices(written(tmp_path, "who,what,when", *days), columns="who,what,,when")

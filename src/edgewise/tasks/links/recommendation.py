@@ -18,7 +18,7 @@ from torch.nn import functional
 from edgewise.data import record
 from edgewise.data.columns import Array, dates_of
 from edgewise.data.record import Fitted, names_in
-from edgewise.data.splits import SPLITS, How, Split, divided
+from edgewise.data.splits import SPLITS, How, Split, divided, named
 from edgewise.data.table import Called, Table, numbers_of, object_in, read_table
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs import Graph
@@ -471,7 +471,7 @@ def own_choices(
 
     Each line is a choice: a user and an item, and where there are such columns a rating and a time. Of each user's
     choices the latest tenth tests, the tenth before chooses the weights, and all earlier ones train; without times the
-    order is drawn. An item that a user chose twice counts once, at the first time. Users of fewer than three choices
+    order is drawn; a column `split` names the part of each line instead. An item that a user chose twice counts once, at the first time. Users of fewer than three choices
     only train. A run keeps all choices with their parts, and goes by them whatever has become of the table: those that
     are new are in no part, and a user who is new has the items that most users chose.
 
@@ -489,7 +489,8 @@ def own_choices(
         columns: The columns of user, item, rating and time, with commas between them, where they have other names;
             an empty one is not read, as in "who,what,,when".
         fold: Seed of the drawn order.
-        cut: "random": a drawn order; "time": the latest choices of all users test. "auto": the latest of each user.
+        cut: "random": a drawn order; "time": the latest choices of all users test. "auto": the latest of each user, or
+            the parts that a column `split` names.
         folds: Parts of a cross-validation (`--folds`) of each user's choices: part `fold` tests, a fifth of the others
             chooses the weights.
         like: A run folder: its choices and their parts are taken.
@@ -528,7 +529,13 @@ def own_choices(
     when = torch.from_numpy(time[list(once.values())])
     if cut == "time" and "time" not in found:
         raise DataError(f"{path}: --task.cut time needs a column of times, and none was found: name it in columns")
-    if folds or cut == "time":
+    split = next((name for name in table.header if name.lower() == "split" and name not in found.values()), "")
+    if split and cut == "auto" and not folds:
+        splits, found["split"] = (
+            _given(table, split, pairs, [*once.values()], torch.Generator().manual_seed(fold)),
+            split,
+        )
+    elif folds or cut == "time":
         how = How("time" if cut == "time" else "stratified", fold, folds)
         times, users_of = (when, None) if cut == "time" else (None, pairs[:, 0])
         splits = {split: pairs[rows] for split, rows in divided(how, len(pairs), None, users_of, times).items()}
@@ -587,6 +594,17 @@ def read_choices(
                 both = f"{found[what]} is {name[:40]!r}, and {plain[:40]!r} elsewhere"
                 raise DataError(f"{table.at(cells.index(name))}: {both}: write the same {what} in the same way")
     return table, found, time, once
+
+
+def _given(table: Table, split: str, pairs: Tensor, rows: list[int], draw: torch.Generator) -> dict[Split, Tensor]:
+    """The choices by the part that their line names; without any that choose, a tenth of each user's that train do."""
+    cells = table.texts(split)
+    parts = named([cells[row] for row in rows], lambda number: table.at(rows[number]))
+    splits = {part: pairs[numbers] for part, numbers in parts.items()}
+    if not len(splits["valid"]):
+        held = _cut(splits["train"], torch.zeros(len(splits["train"])), draw)
+        splits |= {"train": torch.cat([held["train"], held["test"]]), "valid": held["valid"]}
+    return splits
 
 
 def _cut(pairs: Tensor, time: Tensor, draw: torch.Generator) -> dict[Split, Tensor]:
