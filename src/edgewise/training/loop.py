@@ -155,7 +155,9 @@ class Trainer:
         self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
         self.optimizer = optimizer_for(self.model, descent, self.settings.seed)
         average = self.settings.average
-        self.average = WeightAverage(self.optimizer, average.start, average.every) if average.start else None
+        self.average = (
+            WeightAverage(self.optimizer, average.start, average.every, average.decay) if average.start else None
+        )
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])

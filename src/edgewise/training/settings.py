@@ -41,11 +41,13 @@ class AverageSettings(Settings):
     Args:
         start: Step from which on weights enter the mean. 0: there is no mean.
         every: Steps between two weights that enter it.
+        decay: How much of a moving mean stays at each step, near 1: later weights count more. 0: all count alike.
     """
 
     section = "train.average"
     start: Natural = 0
     every: Count = 1
+    decay: Share = 0.0
 
 
 @dataclass(frozen=True)
@@ -277,6 +279,7 @@ class RunConfig(Settings):
             yield f"evaluation.patience={evaluation.patience} has no effect: {soonest}"
         needed: list[tuple[str, Any, str]] = [
             ("train.average.every", average.every != 1 and not average.start, "train.average.start"),
+            ("train.average.decay", average.decay and not average.start, "train.average.start"),
             ("start.alpha", start.alpha and not start.rank, "start.rank"),
             ("start.names", start.names != "*" and not start.rank, "start.rank"),
         ]

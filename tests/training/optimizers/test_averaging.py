@@ -12,11 +12,11 @@ def network():
     return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
 
 
-def trained(start, every, steps=10, momentum=0.9):
+def trained(start, every, steps=10, momentum=0.9, decay=0.0):
     """A model, its average, and the weights after every step."""
     model, passed = network(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
-    average = WeightAverage(optimizer, start, every)
+    average = WeightAverage(optimizer, start, every, decay)
     x, y = torch.randn(20, 3), torch.randn(20, 2)
     for _ in range(steps):
         optimizer.zero_grad()
@@ -36,6 +36,18 @@ def test_the_average_is_that_of_the_weights_passed(start, every, momentum):
             assert torch.allclose(w, mean, atol=1e-6)
     for name, value in model.state_dict().items():
         assert torch.equal(value, own[name])
+
+
+def test_with_a_decay_it_is_torchs_moving_average_once_that_is_longer_than_the_plain_mean():
+    from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+    model, average, passed, _ = trained(start=1, every=1, decay=0.75)
+    expected = [torch.stack(ws).mean(0) for ws in zip(*passed[:4], strict=True)]
+    for weights in passed[4:]:
+        get_ema_multi_avg_fn(0.75)(expected, weights, None)
+    with average.applied(model):
+        for w, mean in zip(model.parameters(), expected, strict=True):
+            assert torch.allclose(w, mean, atol=1e-6)
 
 
 def test_it_agrees_with_torchs_averaged_model_and_batch_norm_update():

@@ -18,8 +18,10 @@ Batches = Callable[[], Iterable[tuple[Any, ...]]]
 class WeightAverage:
     """The running mean of the weights after an optimiser's steps.
 
-    Equation    w_SWA ← (w_SWA n + w)/(n + 1), after every c-th step from step s on    (algorithm 1)
-    Symbols     start = s, the first step that counts, from 1; every = c; n = how many weights are in the mean already
+    Equation    w_SWA ← (w_SWA n + w)/(n + 1), after every c-th step from step s on    (algorithm 1);
+                with a decay β it is an exponential moving average, w_EMA ← w_EMA + max(1 - β, 1/(n + 1)) (w - w_EMA)
+    Symbols     start = s, the first step that counts, from 1; every = c; n = how many weights are in the mean already;
+                decay = β, 0 for the plain mean
     Errors      ConfigError for a start or an interval below 1
     Edge cases  before step s, `applied` changes nothing; a step that ends in an error leaves the mean as it was
     Cost        one tensor per weight; a pass over the weights every c steps
@@ -38,11 +40,11 @@ class WeightAverage:
         3.0
     """
 
-    def __init__(self, optimizer: Optimizer, start: int, every: int = 1) -> None:
+    def __init__(self, optimizer: Optimizer, start: int, every: int = 1, decay: float = 0.0) -> None:
         if start < 1 or every < 1:
             raise ConfigError(f"an average starts at step 1 at the earliest, every step at most: not {start}, {every}")
         self.weights = [w for group in optimizer.param_groups for w in group["params"]]
-        self.start, self.every = start, every
+        self.start, self.every, self.decay = start, every, decay
         self.steps = self.count = 0  # steps taken, and weights in the mean
         self.means: dict[Tensor, Tensor] = {}
         optimizer.register_step_post_hook(self._collect)
@@ -53,9 +55,9 @@ class WeightAverage:
         past = self.steps - self.start
         if past >= 0 and past % self.every == 0:
             self.count += 1
+            share = max(1 / self.count, 1 - self.decay if self.decay else 0.0)
             for w in self.weights:
-                mean = self.means.setdefault(w, torch.zeros_like(w))
-                mean += (w - mean) / self.count
+                self.means.setdefault(w, torch.zeros_like(w)).lerp_(w, share)
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
         """What a checkpoint holds of it, under "<weight's name>/<what>"."""
