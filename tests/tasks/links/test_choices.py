@@ -54,7 +54,7 @@ def test_a_column_split_names_the_parts_and_without_valid_a_tenth_of_each_users_
     assert {task.choices.items[i] for i in task.splits["test"][:, 1].tolist()} == {"3"}
     assert {split: len(part) for split, part in task.splits.items()} == {"train": 14, "valid": 2, "test": 2}
     rows[0] = "a,0,tset"
-    with pytest.raises(DataError, match="choices.csv: line 2: the split 'tset' is none of train, valid, test"):
+    with pytest.raises(DataError, match="line 2: the split 'tset' is none of train, valid, test"):
         own_choices(written(tmp_path, "user,item,split", *rows))
 
 

@@ -470,10 +470,11 @@ def own_choices(
     """Recommend items to your own users, from a table of ratings, clicks or purchases, and tables about both.
 
     Each line is a choice: a user and an item, and where there are such columns a rating and a time. Of each user's
-    choices the latest tenth tests, the tenth before chooses the weights, and all earlier ones train; without times the
-    order is drawn; a column `split` names the part of each line instead. An item that a user chose twice counts once, at the first time. Users of fewer than three choices
-    only train. A run keeps all choices with their parts, and goes by them whatever has become of the table: those that
-    are new are in no part, and a user who is new has the items that most users chose.
+    choices the latest tenth tests, the tenth before chooses the weights, and all earlier ones train; without times
+    the order is drawn; a column `split` names the part of each line instead. An item that a user chose twice counts
+    once, at the first time. Users of fewer than three choices only train. A run keeps all choices with their parts,
+    and goes by them whatever has become of the table: those that are new are in no part, and a user who is new has
+    the items that most users chose.
 
     Tables about users and items have a row for each, a column that names them, and features as `nodes.csv` of
     `node-folder` has: their map is added to the embeddings. Who chose nothing, or was not chosen, is known by these
