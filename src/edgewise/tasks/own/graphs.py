@@ -134,7 +134,8 @@ class Files(ABC, Generic[T, Made]):
         def fit(fitted: Fitted, splits: Splits) -> Fitted:
             return self.fit(inputs, fitted, splits)
 
-        settled = settle(examples, like, wanted, how, self.same(examples, inputs), fit=fit)
+        same = None if like else self.same(examples, inputs)  # it may take longer than all else
+        settled = settle(examples, like, wanted, how, same, fit=fit)
         return self.task(replace(settled, files={} if settled.few else self.few(settled, inputs)), inputs)
 
     def elsewhere(self, place: Path, fitted: Fitted, labelled: bool) -> Made:
