@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise.errors import ConfigError
-from edgewise.interop import conversion, convert
+from edgewise.interop import conversion, convert, revert
 from interop.geometric.parity import outputs
 
 pyg = pytest.importorskip("torch_geometric.nn")
@@ -31,6 +31,16 @@ class Net(nn.Module):
 
 
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+
+
+def test_what_was_converted_is_reverted_with_its_weights() -> None:
+    module = nn.ModuleList([pyg.GCNConv(4, 3), nn.TransformerEncoderLayer(4, 2), nn.Linear(4, 2)])
+    kinds, weights = [type(part) for part in module.modules()], list(module.parameters())
+    assert [type(part) for part in convert(module).modules()] != kinds
+    assert [type(part) for part in revert(module).modules()] == kinds and not conversion(module).twins
+    assert all(after is before for after, before in zip(module.parameters(), weights, strict=True))
+    with pytest.raises(ConfigError, match=r"revert takes a torch.nn.Module, not list"):
+        revert([])
 
 
 def test_what_has_no_twin_stays_and_is_named() -> None:

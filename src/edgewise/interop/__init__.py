@@ -3,5 +3,6 @@
 from edgewise.interop.converting import Conversion as Conversion
 from edgewise.interop.converting import conversion as conversion
 from edgewise.interop.converting import convert as convert
+from edgewise.interop.converting import revert as revert
 from edgewise.interop.huggingface import register_attention as register_attention
 from edgewise.interop.loader import GraphLoader as GraphLoader

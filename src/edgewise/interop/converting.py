@@ -109,3 +109,21 @@ def convert(module: M) -> M:
     elif not made.twins:
         warnings.warn("edgewise.convert: no layer of this module has a twin", stacklevel=2)
     return module
+
+
+def revert(module: M) -> M:
+    """Give a module's layers the classes back that they had before `convert`: their own code runs from then on.
+
+    Symbols     module = any nn.Module, changed in place and returned; parameters and options stay as they are
+    Errors      ConfigError for anything else
+
+    Example
+        >>> layer = revert(convert(nn.MultiheadAttention(8, 2)))
+        >>> type(layer) is nn.MultiheadAttention
+        True
+    """
+    if not isinstance(module, nn.Module):
+        raise ConfigError(f"revert takes a torch.nn.Module, not {type(module).__name__}")
+    for part in module.modules():
+        part.__class__ = getattr(type(part), "twin_of", type(part))
+    return module
