@@ -284,7 +284,10 @@ def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int] | 
         try:
             yield from tokenizer.encode(some)
         except DataError as error:
-            yield from [error] if len(some) == 1 else (one for text in some for one in encoded(tokenizer, [text]))
+            if len(some) == 1:
+                yield error
+            else:
+                yield from (one for text in some for one in encoded(tokenizer, [text]))
 
 
 def tokenizer_of(run: str) -> Tokenizer | None:
