@@ -159,12 +159,12 @@ def numbers(place: str) -> list[str]:
     return [f"{kind}{n}" for kind, first, last in series for n in range(int(first), int(last or first) + 1)]
 
 
-def test_every_system_but_three_has_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systems_have_figures_but_for_data_of_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS))
     from pages import measured
 
-    bare = {row.recipe for row in recipes.SYSTEMS} - set(measured())
-    assert bare == {"listops-full", "own-potential", "store-sage"}  # two read what the user has
+    bare = {row.recipe for row in recipes.SYSTEMS if not row.recipe.startswith("own-")} - set(measured())
+    assert bare == {"listops-full", "store-sage"}  # no bound yet; a store that the user builds
 
 
 def test_the_locks_pin_exact_versions() -> None:
