@@ -105,6 +105,28 @@ def test_to_dgl_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Graph.from_dgl(batch.to_dgl()).sizes.tolist() == [4, 2, 4] and batch.to_dgl().of_members == [3, 4, 3]
 
 
+@pytest.mark.parametrize(("kind", "edges"), [("csc", [[0, 2, 1], [1, 1, 0]]), ("csr", [[1, 1, 0], [0, 2, 1]])])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_dgl_graph_that_holds_columns_or_rows_alone(kind: str, edges: list[list[int]], numbered: bool) -> None:
+    number = torch.tensor([2, 0, 1] if numbered else [], dtype=torch.int64)
+
+    class Held:
+        num_src_nodes = num_dst_nodes = staticmethod(lambda: 3)
+        formats = staticmethod(lambda: {"created": [kind], "not created": []})
+
+        def edges(self, order: str) -> Any:
+            raise RuntimeError("this graph may not be listed")
+
+        def adj_tensors(self, asked: str) -> Any:
+            assert asked == kind
+            return torch.tensor([0, 1, 3, 3]), torch.tensor([1, 0, 2]), number
+
+    graph, e = Graph.from_dgl(Held()), torch.tensor([10, 20, 30])
+    listed = torch.tensor(edges if numbered else [[edges[side][at] for at in (2, 0, 1)] for side in (0, 1)])
+    assert torch.equal(graph.edge_index(), graph.sort_edges(listed.T).T)
+    assert sorted(graph.sort_edges(e).tolist()) == [10, 20, 30]
+
+
 def test_what_from_dgl_refuses() -> None:
     with pytest.raises(GraphError, match="takes a DGL graph, not list"):
         Graph.from_dgl([])

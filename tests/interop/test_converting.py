@@ -133,3 +133,12 @@ def test_tensors_without_numbers_give_their_shapes_as_before(make) -> None:
     x, edges = torch.empty(4, 4, device="meta"), EDGES.to("meta")
     assert layer(x, edges).shape == make()(torch.ones(4, 4), EDGES).shape
     assert nn.Sequential(layer)[0](x, edges).is_meta
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+def test_a_converted_model_is_scripted_with_its_own_code_and_parameters() -> None:
+    layer = convert(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval())
+    x = torch.randn(2, 5, 8)
+    scripted = torch.jit.script(layer)
+    torch.testing.assert_close(scripted(x), layer(x))
+    assert scripted.linear1.weight is layer.linear1.weight

@@ -92,7 +92,27 @@ def test_a_receiver_that_may_listen_to_nobody_gives_zero() -> None:
     assert bool((p == 0).all())
 
 
-def test_a_mask_of_other_numbers_and_one_for_each_head_run_as_before() -> None:
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_mask_for_each_head_that_lets_one_listen_to_nobody(batch_first: bool) -> None:
+    layer = nn.MultiheadAttention(8, 2, batch_first=batch_first)
+    x, mask = torch.randn(2, 2, 8, requires_grad=True), torch.rand(4, 2, 2) < 0.3
+    mask[:, 0] = False
+    rows = x.detach()
+    for each in (mask, torch.zeros(mask.shape).masked_fill(mask, -torch.inf)):
+        each[..., 0] = 0
+        for options in ({}, {"average_attn_weights": False}):
+            expected, found = (
+                of(rows, rows, rows, attn_mask=each, **options) for of in (layer, convert(deepcopy(layer)))
+            )
+            for ours, theirs in zip(found, expected, strict=True):
+                torch.testing.assert_close(ours, theirs)
+    mask[1] = True
+    y = convert(layer)(x, x, x, attn_mask=mask)[0]
+    y.sum().backward()
+    assert bool(y.isfinite().all()) and bool(x.grad.isfinite().all())
+
+
+def test_a_mask_of_other_numbers_runs_as_before() -> None:
     layer = nn.MultiheadAttention(C, 2, batch_first=True).eval()
     twin, x = convert(deepcopy(layer)), torch.randn(B, L, C)
     for mask in (torch.randn(L, L), torch.zeros(B * 2, L, L)):

@@ -279,7 +279,7 @@ class Exchange(Adjacency):
         kinds: Any = getattr(graph, "canonical_etypes", ())
         if len(kinds) > 1:
             raise GraphError(f"this graph has {len(kinds)} types of edges: give one of them, as graph[{kinds[0]!r}]")
-        ends = [checks.index_tensor(end, "an end of the edges", axes=1) for end in graph.edges(order="eid")]
+        ends = [checks.index_tensor(end, "an end of the edges", axes=1) for end in _edges_of_dgl(graph)]
         if len(ends) != 2 or len(ends[0]) != len(ends[1]):
             found = " and ".join(str(len(end)) for end in ends)
             raise GraphError(f"edges are as many senders as receivers, not {found}")
@@ -339,6 +339,20 @@ class Exchange(Adjacency):
         if self.edge_attr is not None:
             made.edata["edge_attr"] = self.edge_attr
         return made
+
+
+def _edges_of_dgl(graph: Any) -> tuple[Any, ...]:
+    """Senders and receivers in the order of the edges' numbers, also where rows or columns alone are held."""
+    kept = graph.formats() if hasattr(graph, "formats") else {}
+    kinds = {kind for part in ("created", "not created") for kind in kept.get(part, ())}
+    if not kinds or "coo" in kinds:
+        return tuple(graph.edges(order="eid"))
+    kind = "csc" if "csc" in kinds else "csr"
+    offsets, others, number = graph.adj_tensors(kind)
+    rows = torch.repeat_interleave(offsets.diff())
+    order = number.argsort() if len(number) else torch.arange(len(rows), device=rows.device)
+    senders, receivers = (others, rows) if kind == "csc" else (rows, others)
+    return senders[order], receivers[order]
 
 
 def _check_rising(bounds: Tensor, name: str, last: int, things: str) -> None:

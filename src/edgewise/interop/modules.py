@@ -42,6 +42,15 @@ def _graph_of_padding(padding: Tensor, receivers: int, mask: Tensor | None) -> G
     return of_members(senders.cpu(), receivers, None if allowed is None else allowed.cpu()).to(padding.device)
 
 
+@per_tensor
+def _graph_of_heads(mask: Tensor) -> Graph | None:
+    """The graph of a mask [B H, I, J] of each head: one member for each."""
+    allowed = _allowed(mask)
+    if allowed is None or not allowed.numel():
+        return None
+    return Graph.batch([Graph.from_mask(head) for head in allowed.cpu()]).to(mask.device)
+
+
 def of_members(kept: Tensor, receivers: int, allowed: Tensor | None = None) -> Graph:
     """The graph of a batch: each member attends to those of its own senders that are kept and, with it, allowed.
 
@@ -72,7 +81,10 @@ def attention(
     """nn.MultiheadAttention, whose masks are graphs: a receiver that may listen to nobody gives 0 and not NaN."""
     masks = [mask for mask in (key_padding_mask, attn_mask) if mask is not None]
     dropout = module.dropout if module.training else 0.0
-    if not is_plain(query, key, value, *masks) or query.dim() != 3 or any(mask.dim() != 2 for mask in masks):
+    if not is_plain(query, key, value, *masks) or query.dim() != 3:
+        return NotImplemented
+    by_head = attn_mask is not None and attn_mask.dim() == 3 and key_padding_mask is None
+    if any(mask.dim() != 2 for mask in masks) and not by_head:
         return NotImplemented
     if dropout >= 1 or (need_weights and dropout) or (is_causal and attn_mask is None):
         return NotImplemented
@@ -80,16 +92,24 @@ def attention(
     (batch, receivers, _), senders = inputs[0].shape, inputs[1].shape[1]
     if key_padding_mask is not None:
         graph = _graph_of_padding(key_padding_mask, receivers, attn_mask)
+    elif by_head:
+        graph = _graph_of_heads(attn_mask)
     else:
         graph = all_pairs(receivers, senders, query.device) if attn_mask is None else _graph_of_mask(attn_mask)
-    members = 1 if key_padding_mask is None else batch
+    members = batch * module.num_heads if by_head else 1 if key_padding_mask is None else batch
     if graph is None or (graph.num_receivers, graph.num_senders) != (receivers * members, senders * members):
         return NotImplemented  # of a mask of another shape, PyTorch names it
     ends = [x.unflatten(-1, (module.num_heads, -1)) for x in _projected(module, inputs, query is key is value)]
+    if by_head:
+        ends = [x.transpose(1, 2).flatten(0, 2).unsqueeze(1) for x in ends]
     ends = ends if key_padding_mask is None else [x.flatten(0, 1) for x in ends]
     y, p = attend(graph, *ends, return_weights=True) if need_weights else (attend(graph, *ends, dropout=dropout), None)
+    if by_head:
+        y = y.view(batch, module.num_heads, receivers, -1).transpose(1, 2)
     y = module.out_proj(y.flatten(-2).view(batch, receivers, module.embed_dim))
-    weights = None if p is None else dense_weights(graph, p, batch, receivers, senders)
+    weights = None if p is None else dense_weights(graph, p, members if by_head else batch, receivers, senders)
+    if weights is not None and by_head:
+        weights = weights.view(batch, module.num_heads, receivers, senders)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     weights = None if weights is None else weights.to(y.dtype)

@@ -42,7 +42,14 @@ def twin_class(kind: Any, twin: Twin) -> Any:
     def reduced(self: nn.Module, protocol: Any) -> Any:
         return _made, (kind, twin), self.__getstate__()
 
-    members: dict[str, Any] = {"__reduce_ex__": reduced, "__module__": kind.__module__, "twin_of": kind}
+    def scriptable(self: nn.Module) -> nn.Module:
+        """The layer as it was, of the very same parameters: torch.jit.script reads its own code."""
+        module: nn.Module = kind.__new__(kind)
+        vars(module).update(vars(self))
+        return module
+
+    members: dict[str, Any] = {"__reduce_ex__": reduced, "__prepare_scriptable__": scriptable}
+    members |= {"__module__": kind.__module__, "twin_of": kind}
     for name, ours in (("forward", twin.forward), ("propagate", twin.propagate)):
         if ours is not None:
             last = (
