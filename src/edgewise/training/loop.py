@@ -154,10 +154,8 @@ class Trainer:
         self.learning_rate = descent.learning_rate
         self.schedule = chosen("schedule", config.schedule, SCHEDULES)()
         self.optimizer = optimizer_for(self.model, descent, self.settings.seed)
-        average = self.settings.average
-        self.average = (
-            WeightAverage(self.optimizer, average.start, average.every, average.decay) if average.start else None
-        )
+        mean = self.settings.average
+        self.average = WeightAverage(self.optimizer, mean.start, mean.every, mean.decay) if mean.start else None
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=config.machine.precision == "float16")
         self.made: Callable[[int], Drawn] = self.make
         self.parts: tuple[list[Batch], list[tuple[Weights, Batch]]] = ([], [])

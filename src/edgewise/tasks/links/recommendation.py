@@ -532,10 +532,8 @@ def own_choices(
         raise DataError(f"{path}: --task.cut time needs a column of times, and none was found: name it in columns")
     split = next((name for name in table.header if name.lower() == "split" and name not in found.values()), "")
     if split and cut == "auto" and not folds:
-        splits, found["split"] = (
-            _given(table, split, pairs, [*once.values()], torch.Generator().manual_seed(fold)),
-            split,
-        )
+        found["split"] = split
+        splits = _given(table, split, pairs, [*once.values()], torch.Generator().manual_seed(fold))
     elif folds or cut == "time":
         how = How("time" if cut == "time" else "stratified", fold, folds)
         times, users_of = (when, None) if cut == "time" else (None, pairs[:, 0])
