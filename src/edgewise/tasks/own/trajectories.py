@@ -29,8 +29,9 @@ from edgewise.tasks.core.drawing import Curve, Curves, Drawing, Output, Panel, S
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
 from edgewise.tasks.own.frames import ENDINGS as XYZ
-from edgewise.tasks.own.frames import import_ase, part_of, read_xyz
+from edgewise.tasks.own.frames import part_of, read_xyz
 from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.particles.atoms import import_ase
 from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, random_walk
 
 ENDINGS = (".npz", *XYZ)
@@ -111,8 +112,8 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         for one in frames[:1]:
             if any(frame.periodic.any() for frame in frames):
                 raise DataError(f"{one.at}: it is periodic: a simulator has walls (--task.box) or open space alone")
-            kinds = [symbols[number] for number in one.numbers.tolist()]
-            yield self._made(np.stack([frame.positions for frame in frames]), kinds, file.stem, None)
+            elements = [symbols[number] for number in one.numbers.tolist()]
+            yield self._made(np.stack([frame.positions for frame in frames]), elements, file.stem, None)
 
     def _made(self, x: Array, kinds: list[str], name: str, box: Array | None) -> Trajectory:
         edges = self.box or (np.full(x.shape[-1], np.inf) if box is None else box)

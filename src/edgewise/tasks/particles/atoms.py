@@ -294,6 +294,7 @@ class EnergiesAndForces(NumberedExamples, Predicts):
     replacement = False
     stored = True
     scale = 1.0  # eV/Å, and eV, of what the model says
+    signature: Atoms
     elements: set[int]
     atomic: Tensor  # the energy in eV from which that of an atom of each element is counted
     ENERGY = 0.1
