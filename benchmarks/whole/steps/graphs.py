@@ -95,7 +95,7 @@ def sage(trainer: Trainer) -> list[Peer]:
     """GraphSAGE on neighbours that a sampler in numba draws."""
     task, (settings, signature), size = trainer.task, described(trainer), trainer.settings.batch
     assert isinstance(task, SampledNodes)
-    graph, x, labels, train = task.seen()
+    graph, x, labels, train, _ = task.seen()
     assert isinstance(x, Tensor)
     sampling = Sampling(graph, torch.zeros(size, dtype=torch.int64), task.fanouts)
     draw = numba_sampling.prepare(sampling)

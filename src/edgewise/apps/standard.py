@@ -19,7 +19,8 @@ import numpy as np
 
 from edgewise.apps import recipes
 from edgewise.apps.console import columns
-from edgewise.data.graph import ARRAYS, read_arrays
+from edgewise.data.examples import ARRAYS
+from edgewise.data.graph import read_arrays
 from edgewise.errors import ConfigError, DataError, nearest
 from edgewise.files import cache_path, gunzip, read_bytes, reading
 from edgewise.tasks.core.source import Remote, find_folder, local_folder, unpacked
@@ -52,8 +53,8 @@ def unpack(archive: Path, wanted: str) -> Iterator[tuple[str, bytes]]:
         else:
             with tarfile.open(archive) as tar:
                 for entry in tar:
-                    if entry.isfile() and re.search(wanted, entry.name) and (part := tar.extractfile(entry)):
-                        yield content(entry.name, part)
+                    if entry.isfile() and re.search(wanted, entry.name) and (body := tar.extractfile(entry)):
+                        yield content(entry.name, body)
 
 
 def table(content: bytes, names: list[str] | None = None, **options: Any) -> pl.DataFrame:
@@ -70,7 +71,7 @@ def _written(rows: pl.DataFrame) -> bytes:
 
 def _arrays(arrays: dict[str, Array]) -> Made:
     content = io.BytesIO()
-    np.savez(content, **arrays)
+    np.savez(content, **arrays)  # type: ignore[arg-type]
     return {ARRAYS: content.getvalue()}
 
 

@@ -341,7 +341,7 @@ ROPES: dict[str, dict[str, str]] = {  # what our options are called there
 
 def _rope(options: Mapping[str, Any]) -> dict[str, Any]:
     """A rotation as transformers 5 writes it."""
-    turned = {"base": 10000.0, "stretch": 1.0, "trained": 0, "slow": 1.0, "fast": 4.0} | options
+    turned = {"base": 10000.0, "stretch": 1.0, "trained": 0, "slow": 1.0, "fast": 4.0, **options}
     kind = "default" if turned["stretch"] == 1 else "llama3" if turned["trained"] else "linear"
     given = {theirs: turned[ours] for ours, theirs in ROPES[kind].items()}
     return {"rope_theta": turned["base"], "rope_type": kind, **given}

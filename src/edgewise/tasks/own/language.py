@@ -112,14 +112,14 @@ class OwnText(Text):
             vars(self).pop(name, None)
 
     @cached_property
-    def _parts(self) -> dict[Split, Tensor]:
+    def _parts(self) -> dict[Split, Tensor]:  # type: ignore[override]  # worked out when it is read
         parts = {split: self._encoded(self._texts(split)) for split in SPLITS}
         if len(self.own.splits["train"]) and not self.few:
             self._check_long(parts)
         return parts
 
     @cached_property
-    def epoch_size(self) -> int:
+    def epoch_size(self) -> int:  # type: ignore[override]  # worked out when it is read
         return max(1, (len(self._parts["train"]) - 1) // self.context)
 
     @cached_property
@@ -127,7 +127,7 @@ class OwnText(Text):
         return {split: self._length(split) / max(1, len(self._parts[split]) - 1) for split in SPLITS}
 
     @cached_property
-    def summary(self) -> tuple[str, ...]:
+    def summary(self) -> tuple[str, ...]:  # type: ignore[override]
         told = [f"{s} {len(self._parts[s]):,} tokens, {self._length(s):,} characters" for s in SPLITS]
         return (self.describe(), "; ".join(told), *self.own.given.notes)
 
