@@ -78,6 +78,8 @@ def train(config: RunConfig, run: Path | str, *, progress: bool = True, task: Ta
         return resume(folder, progress=progress)
     world.once(lambda: refuse_used(folder))
     with world.together(folder):
+        for change in (task.changes or ()) if task else ():
+            say(f"{folder}: {change}")
         trainer = Trainer(config, folder, world, shared=task)
         world.once(lambda: create(folder, trainer.config, trainer.task))
         return trainer.fit(progress)
