@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import IO, TYPE_CHECKING, Any
 from zipfile import ZipFile
 
@@ -300,6 +301,7 @@ def ready(name: str, folder: str | None = None, download: bool = False) -> Path:
         place = find_folder(name, known.files, folder, download)
     out = Path(folder).expanduser() if folder else cache_path(name)
     part = out / ".making"
+    rmtree(part, ignore_errors=True)  # what was broken off before
     for path, content in known.make([unpacked(place / one) for one in names], out).items():
         (part / path).parent.mkdir(parents=True, exist_ok=True)
         (part / path).write_bytes(content)

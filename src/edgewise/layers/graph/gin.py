@@ -153,9 +153,10 @@ class PNA(Layer):
     def forward(self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("edge")] = None) -> Tensor:
         at_i, at_j = both_sides(graph, x, self.nodes)
         a_i, _, own = at_i.tensor_split((self.hidden, 2 * self.hidden), -1)
-        m, combine = at_j.narrow(-1, self.hidden, self.hidden), aggregate  # without a_i, which only shifts most of r_i
+        m = at_j.narrow(-1, self.hidden, self.hidden)  # without a_i, which only shifts most of r_i
+        combine: Callable[..., Tensor] = aggregate
         if self.edge is not None and e is not None:
-            m, combine = ends(graph, a_i, m)[1] + self.edge(e), collect  # type: ignore[assignment]
+            m, combine = ends(graph, a_i, m)[1] + self.edge(e), collect
         mean, of_squares = combine(graph, torch.cat([m, m * m], -1), reduce="mean").chunk(2, -1)
         d = graph.in_degrees().to(m.dtype).unsqueeze(-1)
         shifted = (

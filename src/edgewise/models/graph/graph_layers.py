@@ -206,13 +206,7 @@ GRAPH_LAYERS: dict[str, Callable[..., nn.Module]] = {
     "pna": _pna,
 }
 RELATIONAL = ("rgcn", "rgat", "hgt")  # read kinds of edges as numbers
-EDGE_LAYERS = (
-    "gat",
-    "gatv2",
-    "gine",
-    "gated-gcn",
-    "pna",
-    *RELATIONAL,
-)  # read features of edges, each with a map of its own
+# Read features of edges, each with a map of its own.
+EDGE_LAYERS = ("gat", "gatv2", "gine", "gated-gcn", "pna", *RELATIONAL)
 # Have a place for weights of edges.
 WEIGHTED_LAYERS = ("gcn", "sage-mean", "sage-union", "gin", "gcnii", "fast-gcn", "acm", "chebnet", "sgc", "appnp")

@@ -25,7 +25,7 @@ from edgewise.errors import ConfigError, DataError, counted
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.drawing import Curve, Curves, Drawing, Output, Panel, Section
+from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Output, Panel, Section
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
 from edgewise.tasks.own.frames import ENDINGS as XYZ
@@ -350,9 +350,11 @@ class OwnTrajectories(Simulation):
 
     def _errors(self, model: nn.Module) -> Drawing:
         row, curves = int(self.splits["test"][0]), []
-        for name, one, colour in (("model", model, "accent"), ("constant velocity", None, "warm")):
+        beside: list[tuple[str, nn.Module | None, Colour]]
+        beside = [("model", model, "accent"), ("constant velocity", None, "warm")]
+        for name, one, colour in beside:
             apart = self._apart(one, [row])[0].sqrt().tolist()
-            curves.append(Curve(name, [*range(1, len(apart) + 1)], apart, colour))  # type: ignore[arg-type]
+            curves.append(Curve(name, [*range(1, len(apart) + 1)], apart, colour))
         caption = f"Root mean square distance of the particles of {self.name_of(row)} from where they were."
         return Drawing("rollout", Curves([Panel("distance", curves)]), caption)
 
