@@ -17,7 +17,7 @@ TOOLS := .venv/tools.stamp
 # What the native module is built from: where that changed, by a pull too, it is built anew.
 KERNELS := $(shell find src/edgewise -name '*.[ch]pp' -o -name CMakeLists.txt)
 
-.PHONY: demo test test-more lint check docs bench extras wheel wheel-check sanitize instruction-sets fuzz mutants web browsers lock clean
+.PHONY: demo test test-more figures lint check docs bench extras wheel wheel-check sanitize instruction-sets fuzz mutants web browsers lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/edgewise demo
@@ -31,6 +31,13 @@ MORE := interpreter or compiled or studies or processes
 LONG := accuracy or endurance or browser or exports or wheel
 test-more: $(TOOLS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal -m '($(MORE)) and not ($(LONG))'
+
+# The figures of the documentation, in so many parts side by side; what build/figures holds is not run again, and what could not be
+# run (its line says why) keeps the recorded figure. Then the tables of docs/results.md.
+PARTS ?= 2
+figures: $(TOOLS)
+	-seq $(PARTS) | xargs -P $(PARTS) -I N $(BIN)/python -m benchmarks.figures --part N/$(PARTS) $(ONLY)
+	$(BIN)/python -m benchmarks.figures --write
 
 lint: $(TOOLS)
 	$(BIN)/ruff check

@@ -28,7 +28,7 @@ def main() -> None:
     errors = {channels: [error(channels, count) for count in PATTERNS] for channels in CHANNELS}
     print(f"| channels | {' | '.join(f'{count:,}' for count in PATTERNS)} |\n|---|{'---|' * len(PATTERNS)}")
     for channels, shares in errors.items():
-        print(f"| {channels} | {' | '.join(f'{share:.1%}' for share in shares)} |")
+        print(f"| {channels} | {' | '.join(f'{100 * share:.1f} %' for share in shares)} |")
 
 
 if __name__ == "__main__":

@@ -26,12 +26,13 @@ def accuracy(fold: int, seed: int) -> tuple[float, int]:
 
 def main(repeats: int = 5, first: int = 0) -> None:
     means = []
+    print("| repeat | bags | test accuracy |\n|---|---|---|")
     for seed in range(first, first + repeats):
         folds = [accuracy(fold, seed) for fold in range(10)]
         means.append(sum(right * bags for right, bags in folds) / sum(bags for _, bags in folds))
-        print(f"repeat {seed}: {means[-1]:.1%} of {sum(bags for _, bags in folds)} bags", flush=True)
-    deviation = f" ± {statistics.stdev(means):.1%}" if repeats > 1 else ""
-    print(f"musk-hopfield: test accuracy {statistics.mean(means):.1%}{deviation} ({repeats} repeats of 10 folds)")
+        print(f"| {seed} | {sum(bags for _, bags in folds)} | {100 * means[-1]:.1f} % |", flush=True)
+    deviation = f" ± {100 * statistics.stdev(means):.1f} %" if repeats > 1 else ""
+    print(f"| mean | | {100 * statistics.mean(means):.1f} %{deviation} |")
 
 
 if __name__ == "__main__":

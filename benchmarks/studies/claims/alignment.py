@@ -18,7 +18,6 @@ from edgewise.models import RecurrentEncoderDecoder, RecurrentEncoderDecoderSett
 
 LENGTHS, SECONDS, BATCH, LETTERS = (8, 16, 32), 30.0, 16, 16
 WIDTHS = {"attention": 48, "last states": 50}
-WITH, WITHOUT = 0.90, 0.60  # right letters of the longest sequences, at least and at most
 
 
 def drawn(length: int, batch: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -24,7 +24,6 @@ from edgewise.tasks.text.translation import multi30k_files, read_language
 
 OFTEN, OFTEN_PAIR, SMOOTHING = 20, 30, 0.75  # occurrences of a word, and of a word in a pair; exponent of contexts
 WINDOWS, CHANNELS, EXPONENTS = (1, 2, 4), (50, 100, 200), (0.5, 1.0)
-SOLVED, ALONE = 0.75, 0.60  # of the verbs: with the difference at least, by the nearest word at most
 
 Pair = tuple[str, str]
 Choice = tuple[int, int, float]  # window, channels, exponent

@@ -23,7 +23,6 @@ from edgewise.tasks import text
 LENGTHS, COPY_SECONDS, TEXT_SECONDS, BATCH, SEED = (32, 96, 256), 25.0, 40.0, 16, 0
 LETTERS, NOISE, DUE = 8, 8, 8
 VOCABULARY = LETTERS + NOISE + 1
-FAR, LOST = 0.90, 0.50  # what the transformer copies over the longest text, at least, and the LSTM at most
 Batch = tuple[Tensor, Tensor, Tensor]  # tokens, targets, and how much each position counts
 
 

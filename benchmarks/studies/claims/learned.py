@@ -21,8 +21,6 @@ from edgewise.layers import Sinusoidal
 
 LENGTH, WIDTH, STEPS, FOLDS = 64, 64, 1_000, 8
 NEAR, FAR = 1, 32
-# Of what training has learned: the probe's distance and its share of pairs; how much more alike near than far ones are.
-DISTANCE, ORDER, ALIKE = 8.0, 0.80, 0.2
 
 
 def drawn() -> Tensor:
@@ -43,7 +41,7 @@ def learned(steps: int = STEPS) -> Tensor:
     return model.get_parameter("positions.weight").detach()
 
 
-VECTORS: dict[str, Callable[[], Tensor]] = {"drawn": drawn, "sinusoids": sinusoids, "learned": learned}
+VECTORS: dict[str, Callable[[], Tensor]] = {"as drawn": drawn, "sinusoids": sinusoids, "learned": learned}
 
 
 def probe(vectors: Tensor, folds: int = FOLDS, ridge: float = 1.0) -> tuple[float, float]:

@@ -23,8 +23,6 @@ from edgewise.graphs import Graph
 
 SIZES: dict[int, tuple[int, ...]] = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 128)}
 STEPS, WIDTH, HEADS, CLASSES, SEED = 40, 16, 2, 4, 0
-SAME = 1e-4  # the most by which losses may differ at any step
-SLOWER = 1.15  # the chosen kernel's seconds over those of the faster of the other two, at most
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v [N, H, C] -> [N, H, C]
 
@@ -140,8 +138,8 @@ Table = dict[int, list[dict[str, float]]]
 
 
 def measure(sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = STEPS) -> Table:
-    print("| nodes | neighbours | density | dense | gather-scatter | chosen | its kernel | last loss | apart |")
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    print("| nodes, neighbours | density | dense | gather-scatter | chosen | its kernel | last loss | apart |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     table: Table = {}
     for nodes, several in sizes.items():
         table[nodes] = []
@@ -149,7 +147,7 @@ def measure(sizes: dict[int, tuple[int, ...]] = SIZES, steps: int = STEPS) -> Ta
             row = one(nodes, neighbours, steps)
             table[nodes].append(row)
             seconds = " | ".join(f"{row[way]:.2f} s" for way in WAYS)
-            first = f"| {nodes:,} | {neighbours:,} | {100 * neighbours / nodes:.3g} % | {seconds} "
+            first = f"| {nodes:,}, {neighbours:,} | {100 * neighbours / nodes:.3g} % | {seconds} "
             print(f"{first}| {kernel(nodes, neighbours)} | {row['loss']:.4f} | {row['apart']:.0e} |", flush=True)
     for nodes, rows in table.items():
         found = crossover(sizes[nodes], rows)

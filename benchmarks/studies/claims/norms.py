@@ -23,7 +23,6 @@ from edgewise.tasks import Text, text
 DEPTHS, STEPS, WARMUP, SEEDS = (2, 6, 12, 24), 200, 100, 3
 RATE, BATCH, WIDTH, HEADS, CONTEXT = 0.002, 16, 32, 2, 32
 FREQUENCIES = 3.35  # the loss of the characters' frequencies alone
-STUCK, LEARNS = 3.0, 2.7  # at 12 blocks: post-norm without warm-up at least; the others at most
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,6 @@ from edgewise.layers import READOUTS, ClusterAssignment, min_cut_pool
 DISTANCES, TRAINING, TESTED, SEEDS = (1, 2, 3), 6_000, 1_000, (10, 11, 12)
 STEPS, BATCH, RATE, WIDTH = 1_500, 16, 0.003, 32
 COMMUNITIES, SIZES, DEGREE, LINKS, SHOWN = 8, (10, 18), 4, 2, 0.7
-FAR, LOST = 0.90, 0.65  # accuracy at the largest distance: of min-cut pooling at least, of all others at most
 
 
 @dataclass(frozen=True)

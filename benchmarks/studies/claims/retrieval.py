@@ -33,10 +33,6 @@ VOCABULARY = PAIRS + KEYS + NOISE
 RADIUS = 256
 # Tokens, texts in a batch, steps.
 STAGES = ((32, 32, 600), (128, 16, 200), (512, 8, 100), (2_048, 4, 40), (8_192, 2, 40))
-# Right values in the longest texts: of full attention, Performer and linear attention at least, of a window and of
-# Sinkhorn's blocks at most, of the LSTM at most.
-FOUND, MISSED, HALF = 0.90, 0.40, 0.75
-SLOWER = 2.0  # a step of full attention over one of linear attention there, at least
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,6 @@ NETWORKS = {
     "EGNN": ("nbody-egnn", False),
     "EGNN, turned data": ("nbody-egnn", True),
 }
-FEWER = 0.5  # EGNN's error over that of the GNN from the fewest trajectories, at most
-SAME = 0.1  # by what share turned data may change EGNN's error
 
 
 def one(recipe: str, turned: bool, size: int, steps: int = STEPS, seed: int = 0) -> dict[str, float]:
