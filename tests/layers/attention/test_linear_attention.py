@@ -216,6 +216,18 @@ def test_directions_are_drawn_anew_while_training_and_a_resumed_run_draws_the_sa
     assert torch.equal(layer.random.omega, before)
 
 
+def test_learned_directions_begin_as_drawn_ones_and_only_gradients_move_them(monkeypatch):
+    monkeypatch.setattr(PerformerAttention, "REDRAW", 1)
+    torch.manual_seed(0)
+    drawn = PositiveFeatures(4, 8)
+    torch.manual_seed(0)
+    layer, x = PerformerAttention(8, 2, PositiveFeatures(4, 8, learned=True)).double(), leaf(5, 8)
+    before = layer.random.omega.detach().clone()
+    assert torch.equal(before, drawn.omega.double())
+    layer(causal(5), x).square().sum().backward()
+    assert layer.random.omega.grad.abs().max() > 0 and torch.equal(layer.random.omega, before)
+
+
 @pytest.mark.parametrize(("every", "reentrant"), [(1, True), (2, False), (3, True)])
 def test_a_call_that_a_checkpoint_runs_once_more_has_its_features_and_is_not_counted(every, reentrant, monkeypatch):
     monkeypatch.setattr(PerformerAttention, "REDRAW", every)

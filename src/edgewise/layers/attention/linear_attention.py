@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
@@ -102,7 +102,8 @@ class PositiveFeatures(Layer):
     """FAVOR+: random features that are positive, with φ(x)·φ(y) = exp(x·y) on average.
 
     Equation    φ(x) = exp(−‖x‖² / 2) / √m · (exp(ω_1·x), ..., exp(ω_m·x)),  ω ~ N(0, I)    (Lemma 1)
-    Symbols     count = m; omega [m, C] = ω; orthogonal = ω in blocks at right angles, which lowers the variance
+    Symbols     count = m; omega [m, C] = ω; orthogonal = ω in blocks at right angles, which lowers the variance;
+                learned = ω is a weight, from such a draw on: then the products are those of another kernel
     Shapes      x [..., C] -> [..., m]
     Edge cases  no feature exceeds exp(‖ω‖² / 2) / √m: none overflows; in float32 all may underflow from ‖x‖ ≈ 20 on
     Cost        O(m C) for each x
@@ -119,10 +120,13 @@ class PositiveFeatures(Layer):
     omega: Tensor
     drawn: Tensor
 
-    def __init__(self, channels: Count, count: Count = 64, orthogonal: bool = True) -> None:
+    def __init__(self, channels: Count, count: Count = 64, orthogonal: bool = True, learned: bool = False) -> None:
         super().__init__()
-        self.channels, self.orthogonal = channels, orthogonal
-        self.register_buffer("omega", torch.empty(count, channels))
+        self.channels, self.orthogonal, self.learned = channels, orthogonal, learned
+        if learned:
+            self.omega = nn.Parameter(torch.empty(count, channels))
+        else:
+            self.register_buffer("omega", torch.empty(count, channels))
         self.register_buffer("drawn", torch.randint(2**62, ()))  # seeds this draw, and goes on by one with each
         if not self.drawn.is_meta:
             self.redraw()
@@ -140,8 +144,10 @@ class PositiveFeatures(Layer):
         self.drawn += 1
         generator = torch.Generator().manual_seed(int(self.drawn))
         count, channels = self.omega.shape
-        omega = projections(count, channels, self.orthogonal, generator)[0]
-        self.omega = omega.to(self.omega)  # a tensor of its own: the backward passes of earlier calls read theirs
+        omega = projections(count, channels, self.orthogonal, generator)[0].to(self.omega)
+        self.omega = (
+            nn.Parameter(omega) if self.learned else omega
+        )  # a tensor of its own: the backward passes of earlier calls read theirs
 
 
 class HyperbolicFeatures(PositiveFeatures):
@@ -180,7 +186,7 @@ class TrigonometricFeatures(PositiveFeatures):
 
 
 class ReLUFeatures(PositiveFeatures):
-    """Random features of a kernel of their own (arc-cosine), not of exp: cheaper, and often as good once trained.
+    """Random features of a kernel of their own (arc-cosine), not of exp: cheaper.
 
     Equation    φ(x) = (max(0, ω_1·x) + ε, ..., max(0, ω_m·x) + ε) / √m,  ε = 10⁻³
     Shapes      x [..., C] -> [..., m]
@@ -197,8 +203,8 @@ class PerformerAttention(LinearAttention):
     Equation    y_i = φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j) v_jᵀ / φ(q̃_i)ᵀ Σ_{j ∈ N(i)} φ(k̃_j),  q̃ = q / C^(1/4), k̃ = k / C^(1/4)
     Symbols     random = φ (default: PositiveFeatures(C)); otherwise as LinearAttention
     Shapes      x [*, I, width] (, senders [*, J, width]) -> [*, I, width]
-    Edge cases  while training, ω is drawn anew every `REDRAW` calls: a resumed run draws the same, and a call that
-                `torch.utils.checkpoint` runs once more has those that it had
+    Edge cases  while training, ω is drawn anew every `REDRAW` calls, unless it is learned: a resumed run draws the
+                same, and a call that `torch.utils.checkpoint` runs once more has those that it had
     Cost        as LinearAttention with F = m features; the estimate's error falls as m^(−1/2)
     Differs     the heads of a layer share ω
     Reference   Choromanski et al., "Rethinking attention with Performers", 2021
@@ -231,7 +237,7 @@ class PerformerAttention(LinearAttention):
         self._states = States[Tensor]()  # the ω that a call read
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
-        omega = self._counted() if self.training else None
+        omega = self._counted() if self.training and not self.random.learned else None
         return super().score(graph, q, k) if omega is None else Kernel(partial(self.features, omega=omega))
 
     @uncompiled

@@ -221,9 +221,22 @@ def _linear(at: Site, shared: int | None) -> layers.MultiHeadAttention:
     return layers.LinearAttention(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
 
 
-def _performer(kind: type[layers.PositiveFeatures], at: Site, shared: int | None) -> layers.MultiHeadAttention:
-    random = kind(at.width // at.heads)
-    return layers.PerformerAttention(at.width, at.heads, random, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
+def _performer(kind: type[layers.PositiveFeatures]) -> Attention:
+    def attention(
+        at: Site, /, *, key_value_heads: int | None = None, learned: bool = False
+    ) -> layers.MultiHeadAttention:
+        """Attention by random features.
+
+        Args:
+            key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
+            learned: Whether the features' directions are weights, rather than drawn anew now and then.
+        """
+        shape, random = (at.width, at.heads), kind(at.width // at.heads, learned=learned)
+        return layers.PerformerAttention(
+            *shape, random, key_value_heads=key_value_heads, rotary=at.rotary, bias=at.bias
+        )
+
+    return attention
 
 
 def _hopfield(at: Site, /, *, steps: Count = 3, beta: Positive | None = None) -> layers.MultiHeadAttention:
@@ -304,9 +317,9 @@ ATTENTIONS: dict[str, Attention] = {
     "routing": _routing,
     "sinkhorn": _sinkhorn,
     "linear": _with_shared_keys(_linear),
-    "performer": _with_shared_keys(partial(_performer, layers.PositiveFeatures)),
-    "performer-hyperbolic": _with_shared_keys(partial(_performer, layers.HyperbolicFeatures)),
-    "performer-relu": _with_shared_keys(partial(_performer, layers.ReLUFeatures)),
+    "performer": _performer(layers.PositiveFeatures),
+    "performer-hyperbolic": _performer(layers.HyperbolicFeatures),
+    "performer-relu": _performer(layers.ReLUFeatures),
 }
 BACKWARDS = ("strided-heads", "fixed-heads")  # a node attends to those before it, whatever the graph
 
