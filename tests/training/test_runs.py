@@ -68,11 +68,10 @@ def test_before_the_first_evaluation_the_last_weights_are_the_best(tmp_path, mon
         ("text", {"file": "a.txt"}, "b.txt", "file"),
         ("text", {"file": "a.txt"}, {"folder": "b"}, "reads no folder: give --task.file"),
         ("text", {"source": "shakespeare"}, "b", "folder"),
-        ("documents", {"path": "a"}, "b", "path"),
         ("molecules", {"file": "a.csv", "folder": "a"}, {"file": "b.csv", "folder": "b"}, "file folder"),
         ("text-table", {"file": "a.csv"}, "b.csv", "file"),
         ("citation", {}, {"file": "b.csv"}, "reads no file: give --task.folder"),
-        ("karate", {}, {"path": "b"}, "reads no path: leave out --task.path"),
+        ("karate", {}, {"file": "b"}, "reads no file: leave out --task.file"),
     ],
 )
 def test_data_that_lie_elsewhere_are_named_by_the_option_that_is_read(tmp_path, task, options, moved, now):

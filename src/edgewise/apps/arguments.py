@@ -82,15 +82,15 @@ def add_places(parser: argparse.ArgumentParser) -> None:
     def place(name: str, text: str) -> tuple[str, str]:
         return name, text
 
-    for name, what in (("folder", "folder"), ("file", "file"), ("path", "folder of documents")):
+    for name in ("folder", "file"):
         parser.add_argument(
             f"--task.{name}",
             dest="data",
             action="append",
             default=[],
             type=partial(place, name),
-            metavar=what.split()[0].upper(),
-            help=f"the {what} where its data lie now, if not where they were",
+            metavar=name.upper(),
+            help=f"the {name} where its data lie now, if not where they were",
         )
 
 

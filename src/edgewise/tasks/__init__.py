@@ -73,6 +73,8 @@ from edgewise.tasks.own.parallel import parallel_text as parallel_text
 from edgewise.tasks.own.texts import molecule_table as molecule_table
 from edgewise.tasks.own.texts import text_table as text_table
 from edgewise.tasks.own.trajectories import trajectories as trajectories
+from edgewise.tasks.own.unlabelled import damaged_texts as damaged_texts
+from edgewise.tasks.own.unlabelled import masked_texts as masked_texts
 from edgewise.tasks.particles.atoms import EnergiesAndForces as EnergiesAndForces
 from edgewise.tasks.particles.atoms import molecular_dynamics as molecular_dynamics
 from edgewise.tasks.particles.nbody import Forecast as Forecast
@@ -88,10 +90,6 @@ from edgewise.tasks.text.denoising import Denoising as Denoising
 from edgewise.tasks.text.denoising import MaskedTokens as MaskedTokens
 from edgewise.tasks.text.denoising import Noise as Noise
 from edgewise.tasks.text.denoising import multi30k_denoising as multi30k_denoising
-from edgewise.tasks.text.documents import DocumentClassification as DocumentClassification
-from edgewise.tasks.text.documents import denoised_documents as denoised_documents
-from edgewise.tasks.text.documents import documents as documents
-from edgewise.tasks.text.documents import masked_documents as masked_documents
 from edgewise.tasks.text.language import Text as Text
 from edgewise.tasks.text.language import text as text
 from edgewise.tasks.text.listops import ListOps as ListOps

@@ -204,11 +204,11 @@ def read_config(run: Path | str, folder: Moved | None = None, own: bool = False)
 
 
 def _moved(task: Choice, place: Moved) -> Choice:
-    """A task whose data lie elsewhere; it reads no folder where a `path` or `file` stands in for its own data."""
+    """A task whose data lie elsewhere; it reads no folder where a `file` stands in for its own data."""
     known = OneOf(TASKS).options(task.name)
     options = {**task.options, **(place if isinstance(place, Mapping) else {})}
-    instead = [name for name in ("path", "file") if name in known and known[name].default is None and options.get(name)]
-    reads = next((name for name in (*instead, "folder", "file") if name in known), None)
+    alone = "file" in known and known["file"].default is None and options.get("file")
+    reads = next((name for name in ("file" if alone else "folder", "folder", "file") if name in known), None)
     given = place if isinstance(place, Mapping) else {reads or "folder": place}
     for name in given:
         if name not in known or (name == "folder" and name != reads):

@@ -103,7 +103,7 @@ def masked(folder: Path) -> RunConfig:
     for k in range(20):
         (folder / "ab"[k % 2]).mkdir(exist_ok=True)
         (folder / "ab"[k % 2] / f"{k}.txt").write_text(f"the text number {k} of twenty")
-    task = Choice("masked-documents", {"path": str(folder), "level": "byte", "length": 48, "share": 0.3})
+    task = Choice("masked-texts", {"file": str(folder), "level": "byte", "length": 48, "share": 0.3})
     return RunConfig(task, Choice("transformer", {"width": 16, "depth": 1, "heads": 2}))
 
 

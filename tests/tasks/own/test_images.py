@@ -75,7 +75,7 @@ def test_all_damaged_pictures_are_one_message(tmp_path) -> None:
         image_folder(str(folder))
     assert "blue/1.png: not a readable picture" in str(caught.value) and "red/4.png" in str(caught.value)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no pictures in folders of their classes"):
+    with pytest.raises(DataError, match="no images in folders of their classes"):
         image_folder(str(tmp_path / "empty"))
 
 

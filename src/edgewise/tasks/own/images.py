@@ -153,7 +153,7 @@ class ImageFiles(Files[Pixels, OwnImages]):
     shape: tuple[int, int] | None = None  # the height and width that all must have; None: any
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Pixels]:
-        rows = find_images(place, self.asked.labelled)
+        rows = classed_files(place, "images", labelled=self.asked.labelled)
         rows, pixels = self.pixels(rows)
         if rows.splits and not len(rows.splits["valid"]):
             valid = record.with_validation(rows.splits["train"], self.fold, self.same(rows, pixels))
@@ -256,13 +256,15 @@ def image_folder(
     return files.settle(folder, like, "class", How(cut, fold, folds))
 
 
-def find_images(place: Path, labelled: bool = True) -> Examples:
-    """The pictures of a folder, with their classes and, where its folders say so, their parts."""
+def classed_files(
+    place: Path, unit: str, endings: Sequence[str] = ENDINGS, most: int = MAX_IMAGES, labelled: bool = True
+) -> Examples:
+    """The files of a folder, with their classes and, where its folders say so, their parts."""
     if not place.is_dir():
-        raise DataError(f"{place}: no such folder: expected a folder of pictures for each class")
-    files = sorted(path for path in place.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
-    if len(files) > MAX_IMAGES:
-        raise DataError(f"{place}: {len(files):,} images, of at most {MAX_IMAGES:,}")
+        raise DataError(f"{place}: no such folder: expected one with a folder of {unit} for each class")
+    files = sorted(path for path in place.rglob("*") if path.suffix.lower() in endings and path.is_file())
+    if len(files) > most:
+        raise DataError(f"{place}: {len(files):,} {unit}, of at most {most:,}")
     names = [spelt(path.relative_to(place)) for path in files]
     folders = {path.name for path in place.iterdir() if path.is_dir()}
     parts = [PARTS.get(name.split("/")[0]) for name in names]
@@ -270,7 +272,7 @@ def find_images(place: Path, labelled: bool = True) -> Examples:
     depth = 1 + parted
     chosen = [number for number, name in enumerate(names) if not labelled or name.count("/") == depth]
     if not chosen:
-        raise DataError(f"{place}: it has no pictures in folders of their classes ({', '.join(ENDINGS)})")
+        raise DataError(f"{place}: it has no {unit} in folders of their classes ({', '.join(endings)})")
     left = [names[number] for number in sorted({*range(len(names))} - {*chosen})]
     files, names = [files[number] for number in chosen], [names[number] for number in chosen]
     if labelled:
@@ -283,7 +285,7 @@ def find_images(place: Path, labelled: bool = True) -> Examples:
         splits = {split: torch.tensor([n for n, one in enumerate(split_of) if one == split]).long() for split in SPLITS}
     notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
     return Examples(
-        place, tuple(files), "images", len(files), names, ("class",) * labelled, labels, splits, notes=tuple(notes)
+        place, tuple(files), unit, len(files), names, ("class",) * labelled, labels, splits, notes=tuple(notes)
     )
 
 

@@ -19,14 +19,14 @@ from edgewise.data.columns import Column
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
 from edgewise.data.record import Settled, settle, with_validation
 from edgewise.data.splits import SPLITS, Cut, How, Split, named
-from edgewise.data.table import SHOWN, encoding_of, is_table, object_in
+from edgewise.data.table import SHOWN, is_table, object_in
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.files import folder_name, read_bytes, spelt
+from edgewise.files import folder_name, spelt
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.own.images import PARTS
-from edgewise.tasks.own.texts import TEXTS, TOGETHER, tokenizer_of
+from edgewise.tasks.own.texts import ENDING, MAX_BYTES, MAX_FILES, TEXTS, TOGETHER, read_text, tokenizer_of
 from edgewise.tasks.text.language import Text
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
@@ -37,9 +37,6 @@ from edgewise.tasks.text.tokenization import (
     learn_tokenizer,
 )
 
-MAX_BYTES = 1 << 28  # of all texts together
-MAX_FILES = 1 << 17
-ENDING = ".txt"  # of the files of a folder
 PASSAGE = re.compile(r"[\s\S]{250,499}?\n|[\s\S]{1,500}")  # of a text that is cut by place
 VOCABULARY, CHARACTERS = (512, 8192), 400  # byte pairs at least and at most, and how many characters make one of them
 ORDERS, LEARNS = (1, 3, 5), 1 << 22  # of n-grams, and the tokens that they learn from, at most
@@ -391,22 +388,3 @@ def read_folder(place: Path) -> Examples:
         found={"text": "text", "id": "id"},
         notes=(f"each of {counted(len(files), 'file')} is a document", *notes[:SHOWN]),
     )
-
-
-def read_text(path: Path) -> tuple[str, str]:
-    r"""A text in UTF-8, UTF-16 with a byte order mark, or Windows-1252, its lines ended by \n; a note on its encoding.
-
-    Errors      DataError for a file that is missing, empty, binary, in none of these, or too long
-    """
-    content = read_bytes(path, MAX_BYTES)
-    encoding = encoding_of(content)
-    try:
-        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        found = f"byte {content[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
-        raise DataError(f"{path}: not a text in a known encoding ({found})") from error
-    if "\0" in text:
-        raise DataError(f"{path}: a binary file: character {text.index(chr(0))} is zero; expected a text")
-    if not text.strip():
-        raise DataError(f"{path}: the text is empty")
-    return text, "" if encoding == "utf-8-sig" else f": encoded in {encoding}"

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, columns_of_inputs, few_rows, given_table, read_examples
-from edgewise.data.record import Fitted, Settled, labels_in, names_in
+from edgewise.data.record import Fitted, Settled, labels_in, names_in, with_validation
 from edgewise.data.rows import Row
 from edgewise.data.splits import Cut, How, MoleculeCut
-from edgewise.data.table import Problems, Table
+from edgewise.data.table import SHOWN, Problems, Table, encoding_of
 from edgewise.errors import ConfigError, DataError, counted
+from edgewise.files import read_bytes
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
@@ -28,8 +29,8 @@ from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES
 from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit, scaffold
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T, targets_of
-from edgewise.tasks.text.denoising import text_graph
-from edgewise.tasks.text.documents import in_tokens
+from edgewise.tasks.own.images import classed_files
+from edgewise.tasks.text.denoising import in_tokens, text_graph
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
     Level,
@@ -42,6 +43,9 @@ from edgewise.tasks.text.tokenization import (
 
 TEXTS = ("text", "texts", "sentence", "review", "comment", "content", "message", "body", "document")
 MAX_TOKENS = 1 << 16
+MAX_BYTES = 1 << 28  # of all texts together
+MAX_FILES = 1 << 17
+ENDING = ".txt"  # of the files of a folder
 TOGETHER = 256  # texts that become tokens at once
 
 
@@ -53,8 +57,8 @@ class TableFiles(Files[T, Made]):
 
 
 @dataclass(frozen=True)
-class TextFiles(TableFiles[None, "OwnTexts"]):
-    """A table of texts."""
+class TextRows(TableFiles[None, Made]):
+    """A table of texts, and how they become tokens."""
 
     level: Level = "bpe"  # what a token is
     vocabulary: int = 4000  # tokens, for byte pairs
@@ -62,6 +66,10 @@ class TextFiles(TableFiles[None, "OwnTexts"]):
     lowercase: bool = False  # whether only small letters are read
     truncate: bool = False  # whether what a text has beyond that is left out
     tokenizer: Tokenizer | None = None  # the tokens; None: they are learned from the texts that train
+
+    def __post_init__(self) -> None:
+        if not 3 <= self.length <= MAX_TOKENS:
+            raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {self.length}")
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
         problems = list[str]()
@@ -77,6 +85,44 @@ class TextFiles(TableFiles[None, "OwnTexts"]):
         """Texts in the letters that are read."""
         return [text.lower() if self.lowercase else text for text in texts]
 
+    def learned(self, texts: Sequence[str], train: Tensor) -> Tokenizer:
+        """The tokens that are given, or else those of the texts that train; characters are those of all."""
+        if self.tokenizer is None and self.level == "bpe":
+            texts = [texts[number] for number in train.tolist()]
+        return self.tokenizer or learn_tokenizer(self.level, texts, self.vocabulary)
+
+    def framed(self, given: Examples, texts: Sequence[str], tokenizer: Tokenizer) -> tuple[list[Tensor], list[str]]:
+        """The tokens of each text between its two ends; and how many are read without the end, in a line, if any are.
+
+        Errors      DataError for the rows of all texts that are too long
+        """
+        made, problems, shortened = list[Tensor](), Problems(), 0
+        for number, found in enumerate(encoded(tokenizer, texts)):
+            try:
+                if isinstance(found, DataError):
+                    raise found
+                tokens, whole = self.within(tokenizer, found)
+            except DataError as error:
+                problems.add(f"{given.at(number)}: {error}")
+                continue
+            shortened += not whole
+            made.append(tokens)
+        if problems.count:
+            raise DataError(*problems.sentences())
+        cut = f"{counted(shortened, 'text')} of more than {self.length:,} tokens, read without the end"
+        return made, [cut] if shortened else []
+
+    def within(self, tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[Tensor, bool]:
+        """A token that begins, those of a text, one that ends; and whether these are all of it.
+
+        Errors      DataError for more than `length` tokens where texts are not to be cut
+        """
+        most = self.length - 2
+        if len(tokens) > most and not self.truncate:
+            advice = "give --task.truncate true, or a larger --task.length"
+            raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
+        return torch.tensor([tokenizer.begin, *tokens[:most], tokenizer.end]), len(tokens) <= most
+
     def to_plain(self, own: Settled) -> dict[str, Any]:
         return {
             "kind": "texts",
@@ -87,6 +133,26 @@ class TextFiles(TableFiles[None, "OwnTexts"]):
             "lowercase": self.lowercase,
             "found": dict(own.given.found),
         }
+
+
+@dataclass(frozen=True)
+class TextFiles(TextRows["OwnTexts"]):
+    """A table of texts with targets, or a folder of texts for each class."""
+
+    fold: int = 0  # seed of the cut of what trains, where folders name the parts but for validation
+
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
+        if not place.is_dir():
+            return super().read(place, fitted)
+        rows = classed_files(place, "texts", (ENDING,), MAX_FILES, self.asked.labelled)
+        texts, others = zip(*map(read_text, rows.files), strict=True)
+        if sum(map(len, texts)) > MAX_BYTES:
+            raise DataError(f"{place}: its texts are more than {MAX_BYTES:,} characters")
+        notes = [f"{name}{note}" for name, note in zip(rows.names or (), others, strict=True) if note]
+        rows = replace(rows, inputs={"text": list(texts)}, found={"text": "text", "id": "id"})
+        if rows.splits and not len(rows.splits["valid"]):
+            rows = replace(rows, splits=rows.splits | with_validation(rows.splits["train"], self.fold, texts))
+        return replace(rows, notes=(*rows.notes, *notes[:SHOWN])), None
 
     def task(self, settled: Settled, inputs: None) -> OwnTexts:
         return OwnTexts(settled, self)
@@ -125,26 +191,12 @@ class OwnTexts(OwnRows):
         self.texts = files.letters(own.given.inputs["text"])
         none = Graphs((), torch.empty(0, 1), targets_of(own), own.splits)
         super().__init__(own.given.files[0].stem, none, own, files)
-        training = [self.texts[number] for number in own.splits["train"].tolist()] if own.splits else []
-        learned_from = training if files.level == "bpe" else self.texts
-        self.use(files.tokenizer or learn_tokenizer(files.level, learned_from, files.vocabulary))
+        self.use(files.learned(self.texts, own.splits.get("train", torch.empty(0))))
 
     def use(self, tokenizer: Tokenizer) -> None:
         """Read by a tokenizer."""
-        self.tokenizer, problems, shortened, given = tokenizer, Problems(), 0, self.own.given
-        x = []
-        for number, found in enumerate(encoded(tokenizer, self.texts)):
-            try:
-                if isinstance(found, DataError):
-                    raise found
-                tokens, whole = self.within(found)
-            except DataError as error:
-                problems.add(f"{given.at(number)}: {error}")
-                continue
-            shortened += not whole
-            x.append(tokens)
-        if problems.count:
-            raise DataError(*problems.sentences())
+        self.tokenizer, given = tokenizer, self.own.given
+        x, cut = self.how.framed(given, self.texts, tokenizer)
         members = tuple(text_graph(None, len(one)) for one in x)
         self.graphs = replace(self.graphs, members=members, x=torch.cat(x))
         self._x = self.graphs.x.split([len(one) for one in x])
@@ -152,20 +204,7 @@ class OwnTexts(OwnRows):
         self.signature = Tokens(tokenizer.size, width, length=length, whole_graph=True, classes=classes)
         longest = max(len(one) for one in x)
         self.contents = f"{tokenizer.size:,} tokens ({self.how.level}), texts of {longest:,} of them at most"
-        cut = f"{counted(shortened, 'text')} of more than {self.how.length:,} tokens, read without the end"
-        notes = [*given.notes, *([cut] if shortened else [])]
-        self.summary = (self.describe(), *map(str, self.own.fitted.targets), *notes)
-
-    def within(self, tokens: Sequence[int]) -> tuple[Tensor, bool]:
-        """A token that begins, those of a text, one that ends; and whether these are all of it.
-
-        Errors      DataError for more than `length` tokens where texts are not to be cut
-        """
-        most = self.how.length - 2
-        if len(tokens) > most and not self.how.truncate:
-            advice = "give --task.truncate true, or a larger --task.length"
-            raise DataError(f"a text of {len(tokens):,} tokens, of at most {most:,}: {advice}")
-        return torch.tensor([self.tokenizer.begin, *tokens[:most], self.tokenizer.end]), len(tokens) <= most
+        self.summary = (self.describe(), *map(str, self.own.fitted.targets), *given.notes, *cut)
 
     @cached
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
@@ -205,7 +244,7 @@ class OwnTexts(OwnRows):
         """A text itself."""
         if not request.strip():
             raise DataError("the text is empty: give at least one letter")
-        x, _ = self.within(self.tokenizer.encode(self.how.letters([request]))[0])
+        x, _ = self.how.within(self.tokenizer, self.tokenizer.encode(self.how.letters([request]))[0])
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
 
@@ -232,12 +271,14 @@ def text_table(
 ) -> GraphClassification:
     """Guess the class of your own texts, or a quantity, or several of them: from a table with a column of texts.
 
-    The table is a CSV, TSV or Parquet file. Of several targets (`--task.label stars,topic`) each may be missing in some
-    rows. Without a column `split` the texts are cut into 60 % to train, 20 % to choose the weights by and 20 % to test
-    (80, 10 and 10 % of 1,000 and more); equal texts are in one part. A run keeps the tokens, parts, classes and scales.
+    The table is a CSV, TSV or Parquet file; or a folder has a folder of `.txt` files for each class, or `train`, `test`
+    and perhaps `valid`, each with such folders (without `valid` a fifth of what trains chooses the weights). Of several
+    targets (`--task.label stars,topic`) each may be missing in some rows. Without a column `split` the texts are cut
+    into 60 % to train, 20 % to choose the weights by and 20 % to test (80, 10 and 10 % of 1,000 and more); equal texts
+    are in one part. A run keeps the tokens, parts, classes and scales.
 
     Args:
-        file: The table.
+        file: The table, or the folder.
         text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
         label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
             `target`, or the only one left.
@@ -267,13 +308,11 @@ def text_table(
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
                 than `length`, unless they are to be cut
     """
-    if not 3 <= length <= MAX_TOKENS:
-        raise ConfigError(f"task.length must be from 3 to {MAX_TOKENS:,}, not {length}")
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored, skip=bad_rows == "skip")
     asked = replace(asked, weights=sample_weight)
     how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
-    files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like))
+    files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like), fold)
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
 
 
@@ -293,6 +332,25 @@ def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int] | 
 def tokenizer_of(run: str) -> Tokenizer | None:
     """The tokens that a run has kept, or None."""
     return kept_tokenizer(Path(run).expanduser()) if run else None
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    r"""A text in UTF-8, UTF-16 with a byte order mark, or Windows-1252, its lines ended by \n; a note on its encoding.
+
+    Errors      DataError for a file that is missing, empty, binary, in none of these, or too long
+    """
+    content = read_bytes(path, MAX_BYTES)
+    encoding = encoding_of(content)
+    try:
+        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        found = f"byte {content[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
+        raise DataError(f"{path}: not a text in a known encoding ({found})") from error
+    if "\0" in text:
+        raise DataError(f"{path}: a binary file: character {text.index(chr(0))} is zero; expected a text")
+    if not text.strip():
+        raise DataError(f"{path}: the text is empty")
+    return text, "" if encoding == "utf-8-sig" else f": encoded in {encoding}"
 
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")

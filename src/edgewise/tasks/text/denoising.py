@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, Self
 
@@ -19,7 +19,7 @@ from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row
 from edgewise.tasks.core.task import Device, Pattern, given, lay
-from edgewise.tasks.text.tokenization import HOLE, MASK, NO_TEXT, Level, Tokenizer, for_library, with_masks
+from edgewise.tasks.text.tokenization import HOLE, MASK, NO_TEXT, Level, Tokenizer, for_library, with_masks, words
 from edgewise.tasks.text.translation import Manner, Pair, Translation, multi30k, multi30k_files, read_language
 
 STOPS = (".", "!", "?")
@@ -306,7 +306,7 @@ class MaskedTokens(Classification):
     ) -> None:
         if not 0 < share <= 1:
             raise ConfigError(f"share must be above 0 and at most 1, not {share}")
-        if not (texts["train"] and texts["valid"]):
+        if not any(texts.values()) or bool(texts["train"]) != bool(texts["valid"]):
             raise DataError(f"{name} has no texts to train on, or none to validate")
         self.name, self.texts, self.share, self.reword = name, texts, share, reword
         self.epoch_size, self.has_test, self.splits = len(texts["train"]), bool(texts["test"]), texts
@@ -317,7 +317,11 @@ class MaskedTokens(Classification):
         """Read the texts by a tokenizer."""
         self.tokenizer, self.mask, self.contents = tokenizer, tokenizer.mask, f"{tokenizer.size:,} tokens, texts"
         self.signature = Tokens(tokenizer.size, tokenizer.size, length=self.length)
-        self.tokens = {split: [self.frame(x) for x in tokenizer.encode(texts)] for split, texts in self.texts.items()}
+        self.tokens = self.read()
+
+    def read(self) -> Mapping[Split, Sequence[Tensor]]:
+        """The tokens of each text, framed, by its part."""
+        return {split: [self.frame(x) for x in self.tokenizer.encode(texts)] for split, texts in self.texts.items()}
 
     def frame(self, tokens: Sequence[int]) -> Tensor:
         """A text's tokens between those that begin and end it."""
@@ -388,6 +392,14 @@ class MaskedTokens(Classification):
         names = [special.get(token, classes[token]) for token in tokens]
         draw = in_a_row(names, "The tokens of the text.", inputs[0])
         return Subject(inputs, (tokens.index(self.mask),), classes, names=names, draw=draw)
+
+
+def in_tokens(subject: Subject, x: Tensor, tokenizer: Tokenizer) -> Subject:
+    """The same of a text's tokens: they have names, and are drawn in a row."""
+    special = {tokenizer.begin: "⟨begin⟩", tokenizer.end: "⟨end⟩"}
+    names = [special.get(token) or tokenizer.decode([token]) or HOLE for token in x.tolist()]
+    draw = in_a_row(names, "The tokens of the text.", gap=" ")
+    return replace(subject, names=names, draw=draw, groups=words(x.tolist(), names, tokenizer))
 
 
 @lru_cache(maxsize=4096)

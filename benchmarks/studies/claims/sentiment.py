@@ -1,0 +1,87 @@
+"""Do texts without labels help to tell film reviews apart, and from how many labels on do they not?
+
+python -m benchmarks.studies.claims.sentiment [seeds]
+
+`own-masked-texts` reads the training phrases of SST-2 without their labels, once. `own-texts` then learns from 100 or
+1,000 of them, drawn anew for each seed, or from all, from these weights and from drawn ones; as many more, at most a
+tenth of all, choose the weights. What tests are the 872 labelled sentences, which neither has read. Beside both: TF-IDF
+of words and pairs of words with logistic regression on the same labels.
+"""
+
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+from tempfile import TemporaryDirectory
+
+import polars as pl
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+
+import edgewise
+from edgewise.tasks.core.source import local_folder
+
+LABELS = (100, 1000, 0)  # labels to learn from; 0: all
+TENTH = 10
+
+
+def read() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The phrases, each once, and the sentences that test."""
+    place = local_folder("sst2", ["train.tsv.gz", "dev.tsv"])
+    train, test = (pl.read_csv(place / name, separator="\t", quote_char=None) for name in ("train.tsv.gz", "dev.tsv"))
+    return train.unique("sentence", maintain_order=True), test
+
+
+def parts(train: pl.DataFrame, test: pl.DataFrame, labels: int, seed: int) -> pl.DataFrame:
+    """So many labelled phrases to train, others to choose the weights, and what tests, with a column `split`."""
+    held = min(labels or len(train), len(train) // TENTH)
+    rows = random.Random(seed).sample(range(len(train)), min(labels + held, len(train)) if labels else len(train))
+    chosen = train[rows].with_columns(split=pl.Series(["valid"] * held + ["train"] * (len(rows) - held)))
+    return pl.concat([chosen, test.with_columns(split=pl.lit("test"))])
+
+
+def simple(table: pl.DataFrame) -> float:
+    """The test accuracy of the simple method; C is chosen as the weights are."""
+    text = {split: table.filter(pl.col("split") == split) for split in ("train", "valid", "test")}
+    words = TfidfVectorizer(ngram_range=(1, 2), analyzer="word")
+    x = {"train": words.fit_transform(text["train"]["sentence"])}
+    x |= {split: words.transform(text[split]["sentence"]) for split in ("valid", "test")}
+    fitted = [LogisticRegression(C=c, max_iter=1000).fit(x["train"], text["train"]["label"]) for c in (0.1, 1, 10, 100)]
+    best = max(fitted, key=lambda one: one.score(x["valid"], text["valid"]["label"]))
+    return float(best.score(x["test"], text["test"]["label"]))
+
+
+def measure(seeds: int) -> Iterator[tuple[str, str, list[float]]]:
+    """The test accuracies of each method from so many labels."""
+    train, test = read()
+    with TemporaryDirectory() as folder:
+        place, before = Path(folder), Path(folder) / "masked"
+        parts(train, test, 0, 0).write_csv(place / "all.csv")
+        edgewise.train("own-masked-texts", before, file=str(place / "all.csv"), epochs=6)
+        for labels in LABELS:
+            found: dict[str, list[float]] = {"TF-IDF": [], "from drawn weights": [], "pre-trained": []}
+            for seed in range(seeds):
+                table = parts(train, test, labels, seed)
+                table.write_csv(place / "labelled.csv")
+                found["TF-IDF"].append(simple(table))
+                for name, start in (("from drawn weights", ""), ("pre-trained", str(before))):
+                    run = place / f"{labels}-{seed}-{bool(start)}"
+                    made = edgewise.train(
+                        "own-texts", run, file=str(place / "labelled.csv"), start={"run": start}, train={"seed": seed},
+                        task={"vocabulary": 8000}, evaluation={"simple": 0},
+                    )  # fmt: skip
+                    found[name].append(made.test)
+            yield from (
+                (f"{labels:,}" if labels else f"all {len(train):,}", name, each) for name, each in found.items()
+            )
+
+
+def main(seeds: int) -> None:
+    print("| labels, method | test accuracy | seeds |\n|---|---|---|")
+    for labels, name, each in measure(seeds):
+        print(f"| {labels}, {name} | {100 * mean(each):.1f} % ± {100 * stdev(each):.1f} % | {len(each)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
