@@ -16,6 +16,7 @@ from benchmarks.studies.claims import (
     lottery,
     norms,
     pooling,
+    reach,
     remedies,
     retrieval,
     trajectories,
@@ -61,6 +62,19 @@ def test_what_is_asked_of_pooling_is_how_far_two_communities_lie_apart(monkeypat
         assert networkx.shortest_path_length(coarse, 0, 1) == 1 + seed % 3 + drawn.label
 
 
+def test_marked_neighbours_are_counted_and_marks_are_looked_for_within_two_steps() -> None:
+    counts, near = (reach.drawn(question, 2, generator(3)) for question in reach.MARKED)
+    for graph, x, classes in (counts, near):
+        network = networkx.Graph(graph.edge_index().T.tolist())
+        network.add_nodes_from(range(graph.num_receivers))
+        marked = set(x[:, 1].nonzero().flatten().tolist())
+        for node, found in enumerate(classes.tolist()):
+            if classes is counts[2]:
+                assert found == min(2, len(marked & set(network[node])))
+            else:
+                assert found == any(networkx.single_source_shortest_path_length(network, node, 2).keys() & marked)
+
+
 def test_pairs_of_forms_are_found_by_their_spelling() -> None:
     known = ["bus", "girl", "girls", "grass", "walk"]
     verbs = {"holds": "holding", "watches": "watching", "rides": "riding", "runs": "running", "walks": "walking"}
@@ -103,6 +117,7 @@ SMALL: dict[str, Callable[[], Any]] = {
     "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
     "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
     "norms": lambda: norms.measure(depths=(1, 2), steps=1, seeds=2),
+    "reach": lambda: reach.measure(steps=1, seeds=2),
     "pooling": lambda: pooling.measure(distances=(1, 2), seeds=(0, 1), steps=2, sizes=(8, 12)),
     "remedies": lambda: remedies.measure(depth=(2, 3), steps=1, seeds=2),
     "trajectories": lambda: trajectories.measure(sizes=(50, 60), steps=2, seeds=(3, 4)),

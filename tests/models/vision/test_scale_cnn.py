@@ -30,7 +30,7 @@ def written_out(model: ScaleCNN, x: torch.Tensor) -> torch.Tensor:
             total = (total - norm.running_mean.view(shape)) * scale.view(shape) + norm.bias.view(shape)
             made.append(total.relu())
         levels = made
-    z = torch.stack(levels).amax(0).mean((-2, -1))
+    z = torch.stack(levels).amax((-2, -1)).mean(0)
     return (z @ model.output.weight.T + model.output.bias).unsqueeze(1)
 
 

@@ -107,6 +107,20 @@ def test_digits_are_split_as_stated() -> None:
         digits(seed=-1)
 
 
+def test_each_test_digit_is_shown_at_every_size_and_the_others_at_one(task: ImageClassification) -> None:
+    sized = digits(1, sizes=(0.5, 2.0))
+    pixels, tests = sized.images.pixels, task.images.pixels[task.splits["test"]]
+    assert pixels.shape[1:] == (16, 16) and torch.equal(pixels[:1797, 4:12, 4:12], task.images.pixels)
+    assert pixels[:1797].count_nonzero() == task.images.pixels.count_nonzero()
+    halves, doubles = pixels[sized.splits["test"]].double().split(len(tests))
+    assert halves[:, 6:10, 6:10].count_nonzero() == halves.count_nonzero()
+    for shown, times in ((halves, 0.25), (doubles, 4.0)):
+        assert torch.allclose(shown.sum((1, 2)), times * tests.double().sum((1, 2)), rtol=0.1)
+    assert torch.equal(sized.images.labels[sized.splits["test"]], task.images.labels[task.splits["test"]].repeat(2))
+    with pytest.raises(ConfigError, match=r"sizes\[1\]"):
+        digits(sizes=(1.0, 0.1))
+
+
 def test_predict_reads_the_same_image_from_everywhere(task: ImageClassification, echo, tmp_path: Path) -> None:
     model = echo(4, 10, whole_graph=True)
     pixels, label = task.read("test:7")

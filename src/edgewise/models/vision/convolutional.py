@@ -130,17 +130,17 @@ class ScaleCNNSettings(Settings):
 
 
 class ScaleCNN(nn.Module):
-    """Convolutions over places and scales, the strongest scale, the mean over the image, then a linear map.
+    """Convolutions over places and scales, the strongest place, the mean over the scales, then a linear map.
 
-    Equation    X^(0) = scales(X),  X^(l+1) = ReLU(BN(X^(l) * W_l)),  output = W mean_i max_s x_i(s) + b
+    Equation    X^(0) = scales(X),  X^(l+1) = ReLU(BN(X^(l) * W_l)),  output = W mean_s max_i x_i(s) + b
     Symbols     space = scales, `ScaleSpace`; convolutions = * of `ScaleConvolution`; norms = BN, one for all scales
     Shapes      x [*, N, inputs] on the graph `disc` -> [*, 1, outputs]
     Errors      ConfigError for tokens, a task that wants an output per node, or no layer; GraphError for another graph,
                 or a disc that reaches less far than the filters of the coarsest scale, radius · 2^(levels - 1)
     Edge cases  levels = 1: an ordinary convolutional network
     Cost        that of its convolutions, levels · reach times an ordinary network's
-    Differs     the paper's networks are residual, for segmentation and patches of Camelyon; the strongest scale and the
-                mean make an image's outputs
+    Differs     the paper's networks are residual, for segmentation and patches of Camelyon. A place's maximum is the
+                same for an image of twice the size, one scale on; its mean would be four times as large
     Reference   Worrall & Welling, "Deep scale-spaces: equivariance over scale", 2019
 
     Example
@@ -162,12 +162,11 @@ class ScaleCNN(nn.Module):
             for pair in pairwise([signature.inputs, *settings.widths])
         )
         self.norms = nn.ModuleList(BatchNorm(width) for width in settings.widths)
-        self.readout = MeanReadout()
         self.output = nn.Linear(settings.widths[-1], signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor) -> Tensor:
         h: Tensor = self.space(graph, x)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = norm(convolution(graph, h)).relu()
-        z = self.readout(graph, h.amax(-2))
+        z = h.amax(-3, keepdim=True).mean(-2)
         return self.output(dropout(z, self.settings.dropout, self.training))

@@ -36,8 +36,9 @@ def digits(
     seed: int = 0,
     error: Literal["cross-entropy", "squared"] = "cross-entropy",
     temperature: float = 1.0,
+    sizes: tuple[float, ...] = (),
 ) -> ImageClassification:
-    """Classify which of the ten digits an 8 x 8 image shows.
+    """Classify which of the ten digits an 8 x 8 image shows, or one of another size.
 
     The images are shuffled by `numpy.random.RandomState(seed)`, whose stream never changes: the first 1,297 train, the
     next 140 validate, the last 360 test. The grey values 0 to 16 are standardised by the training images' mean and
@@ -51,6 +52,10 @@ def digits(
         seed: Chooses the split.
         error: What training lowers: "cross-entropy", or the "squared" distance of the outputs from one-hot targets.
         temperature: What outputs are divided by before the softmax of the cross-entropy.
+        sizes: Multiples of 8 pixels at which each of the test digits is shown, all of them after each other. Those that
+            train and validate have 8 pixels, in the middle of an image that holds the largest; none: all fill theirs.
+
+    Errors      a size that is less than one pixel or more than 8 times the training digits' is a `ConfigError`.
 
     Example
         >>> task = digits()
@@ -64,8 +69,17 @@ def digits(
     pixels = torch.from_numpy(data.images.astype("uint8"))
     order = torch.from_numpy(np.random.RandomState(seed).permutation(len(pixels)))
     splits = cut(order, (1297, 1437))
-    grey = pixels[splits["train"]].double()
     labels, classes = torch.from_numpy(data.target.astype("int64")), tuple(map(str, data.target_names))
+    if sizes:
+        check_range(1 / 8, 8, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
+        side, tests = max(8, *(round(8 * size) for size in sizes)), splits["test"]
+        shown = [resized(pixels[tests], round(8 * size), side) for size in sizes]
+        splits = {**splits, "test": len(pixels) + torch.arange(len(tests) * len(sizes))}
+        pixels, labels = (
+            torch.cat([resized(pixels, 8, side), *shown]),
+            torch.cat([labels, labels[tests].repeat(len(sizes))]),
+        )
+    grey = pixels[splits["train"]].double()
     images = Images(pixels, labels, classes, grey.mean().item(), grey.std(correction=0).item(), splits)
     task = ImageClassification("digits", images, patch)
     task.objective = Objective(error, temperature)
@@ -138,6 +152,21 @@ def rotate(pixels: Tensor, angles: Tensor) -> Tensor:
     places = functional.affine_grid(torch.stack([from_x, from_y], 1), [len(pixels), 1, height, width], False)
     turned = functional.grid_sample(pixels[:, None].double(), places, align_corners=False)[:, 0]
     return (turned if pixels.is_floating_point() else turned.round()).to(pixels.dtype)
+
+
+def resized(pixels: Tensor, size: int, side: int) -> Tensor:
+    """Scale square images to a size, in the middle of a black square of a side: [M, Y, Y] -> [M, side, side].
+
+    Between pixels, values are interpolated bilinearly, of as much of the image as one covers; those of bytes rounded.
+
+    Example
+        >>> resized(torch.tensor([[[8, 8], [0, 8]]], dtype=torch.uint8), 1, 3).tolist()
+        [[[0, 0, 0], [0, 6, 0], [0, 0, 0]]]
+    """
+    scaled = functional.interpolate(pixels[:, None].double(), (size, size), mode="bilinear", antialias=True)[:, 0]
+    before = (side - size) // 2
+    framed = functional.pad(scaled, (before, side - size - before) * 2)
+    return (framed if pixels.is_floating_point() else framed.round()).to(pixels.dtype)
 
 
 def _read(folder: str | None, download: bool) -> tuple[Tensor, Tensor]:
