@@ -11,7 +11,7 @@ from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
 from edgewise.graphs.derived import derived
 from edgewise.graphs.rule import Complete, Intervals, Rule
-from edgewise.graphs.tracing import PLAIN, lasting, plain, untransformed
+from edgewise.graphs.tracing import PLAIN, lasting, lastingly, plain, untransformed
 from edgewise.memory import check_fits
 
 T = TypeVar("T")
@@ -129,7 +129,8 @@ class Adjacency:
         edges = receivers, senders = plain((receivers, senders))
         with untransformed(edges):
             offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
-        return cls._of(num_receivers, num_senders, 0, senders.device, offsets=offsets, senders=senders, _order=order)
+        forms = {"offsets": offsets, "senders": senders, "_order": order, "num_edges": order.shape[0]}
+        return cls._of(num_receivers, num_senders, 0, senders.device, **forms)
 
     def _carrying(self, given: Tensor, rows: Any) -> Self:
         """This graph, which nobody has yet, with features of its edges: edge e has row rows[e] of those given."""
@@ -186,8 +187,7 @@ class Adjacency:
         fields["is_complete"] = isinstance(fields["rule"], Complete)
         fields["is_square"] = num_receivers == num_senders and offset == 0 and "sender_sizes" not in forms
         self.__dict__.update(fields, _definition=tuple(fields), _memo={}, _versions=[])
-        for name in forms:
-            self.watch(name, fields[name])
+        self.watch(fields)
 
     # Forms. One that was given at construction is an attribute already and hides the property that would derive it.
 
@@ -208,6 +208,11 @@ class Adjacency:
 
     def _has_edges(self) -> bool:
         return "senders" in self.__dict__
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its one form is a list of edges, in memory."""
+        return self.rule is None and self._has_edges() and self.__dict__.get("_ranges") is None
 
     @property
     def is_mapped(self) -> bool:
@@ -240,7 +245,7 @@ class Adjacency:
         """The receiver of each edge [E]."""
         if not self._has_edges():
             self._check_listing()
-        return lowering.repeated(checks.degrees(self), self.num_edges)
+        return torch.repeat_interleave(checks.degrees(self), output_size=self.num_edges)
 
     @derived
     def num_edges(self) -> int:
@@ -360,8 +365,7 @@ class Adjacency:
                     self._memo[key] = build()
             else:
                 self.check_unwritten()
-                with untransformed(vars(self)):
-                    self._memo[key] = build()
+                self._memo[key] = lastingly(lambda _: build(), self)
         return cast(T, self._memo[key])
 
     def check_unwritten(self) -> None:
@@ -372,13 +376,12 @@ class Adjacency:
                     f"a Graph is immutable, but its {name.strip('_')} were written in place: make a new graph of a copy"
                 )
 
-    def watch(self, name: str, value: Any) -> None:
-        """Remember how often a tensor of this graph was written before anybody else had it."""
-        if torch.compiler.is_dynamo_compiling():
-            return
-        for tensor in value if isinstance(value, tuple) else (value,):
-            if type(tensor) is Tensor and not tensor.is_inference():
-                self._versions.append((name, tensor, tensor._version))
+    def watch(self, made: dict[str, Any]) -> None:
+        """Remember how often tensors of this graph, by their names, were written before anybody else had them."""
+        for name, value in () if torch.compiler.is_dynamo_compiling() else made.items():
+            for tensor in value if type(value) is tuple else (value,):
+                if type(tensor) is Tensor and not tensor.is_inference():
+                    self._versions.append((name, tensor, tensor._version))
 
     def to(self, device: torch.device | str) -> Self:
         """This graph on a device, with every form it has by now; this very graph if it is there already."""
@@ -389,8 +392,7 @@ class Adjacency:
         graph = type(self).__new__(type(self))
         moved = {name: _moved(value, device) for name, value in self.__dict__.copy().items()}
         graph.__dict__.update(moved, device=device, _memo={}, _versions=[])
-        for name, value in moved.items():
-            graph.watch(name, value)
+        graph.watch(moved)
         return graph
 
     def require_square(self, what: str) -> None:

@@ -34,7 +34,7 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
 def index_tensor(value: Any, name: str, axes: int) -> Tensor:
     """`value` (tensor, array or nested list of integers) as an int64 tensor with so many axes."""
     value, given = plain(value), isinstance(value, Tensor)
-    if numpy.ma.is_masked(value):
+    if not given and numpy.ma.is_masked(value):
         raise GraphError(f"{name} is an array with masked entries, which are no integers: leave them out")
     try:
         tensor: Tensor = value.detach() if given else torch.from_numpy(_native(numpy.array(value)))
@@ -75,10 +75,11 @@ def edge_index(value: Any, num_receivers: int, num_senders: int, square: bool) -
     if index.shape[0] != 2:
         hint = " (this one looks like [E, 2]: transpose it)" if index.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, E], not {list(index.shape)}{hint}")
-    _one_device(edge_index=index)
-    senders, receivers = ("nodes", "nodes") if square else ("senders", "receivers")
-    in_range(index[0], num_senders, "edge", "sender", f"the graph has {num_senders} {senders}")
-    in_range(index[1], num_receivers, "edge", "receiver", f"the graph has {num_receivers} {receivers}")
+    least, most = index.aminmax() if index.numel() else (0, -1)
+    if int(least) < 0 or int(most) >= min(num_receivers, num_senders):
+        senders, receivers = ("nodes", "nodes") if square else ("senders", "receivers")
+        in_range(index[0], num_senders, "edge", "sender", f"the graph has {num_senders} {senders}")
+        in_range(index[1], num_receivers, "edge", "receiver", f"the graph has {num_receivers} {receivers}")
     return index
 
 

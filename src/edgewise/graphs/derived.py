@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgewise.errors import GraphError
-from edgewise.graphs.tracing import is_traced, untransformed
+from edgewise.graphs.tracing import is_traced, lastingly, untransformed
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -75,10 +75,9 @@ class derived(Generic[T]):  # noqa: N801 - reads as a decorator, like property
             graph: Any = instance if hasattr(instance, "check_unwritten") else None
             if graph is not None:
                 graph.check_unwritten()
-            with untransformed(vars(instance)):
-                value = self.build(instance)
+            value = lastingly(self.build, instance)
             if graph is not None:
-                graph.watch(self.name, value)
+                graph.watch({self.name: value})
         instance.__dict__[self.name] = value
         return value
 
@@ -119,19 +118,10 @@ class per_tensor(Generic[P, T]):  # noqa: N801 - reads as a decorator
             return found[2]
         for gone in [k for k, (_, refs, _) in entries.items() if any(r() is None for r in refs)]:
             del entries[gone]
-        with torch.inference_mode(False):  # a value that training can read too
+        with untransformed(tensors):  # a value that training can read too
             value = self.build(*args, **named)
         entries[key] = (stamp, [ref(t) for t in tensors], value)
         return value
-
-    def found(self, *args: P.args, **_: P.kwargs) -> T | None:
-        """The value for these arguments if it is there."""
-        tensors = [t for t in args if isinstance(t, Tensor)]
-        if is_traced() or any(t.is_inference() for t in tensors):
-            return None
-        entries, key, stamp = self._place(args, tensors)
-        found = entries.get(key)
-        return found[2] if found is not None and _holds(found, stamp, tensors) else None
 
     def _place(self, args: Any, tensors: list[Tensor]) -> tuple[dict[Any, Entry[T]], Hashable, list[Any]]:
         """The values that lie with the first tensor, the key of these arguments, and what changes with a write."""

@@ -86,8 +86,7 @@ class Exchange(Adjacency):
             vars(self).update(vars(self.open(state["_store"])))
             return
         vars(self).update({name: lasting(value) for name, value in state.items()})
-        for name in self._definition:
-            self.watch(name, vars(self)[name])
+        self.watch({name: vars(self)[name] for name in self._definition})
 
     @classmethod
     def from_networkx(cls, graph: networkx.Graph[Any]) -> Self:

@@ -137,14 +137,7 @@ def compact_edges(graph: Any) -> tuple[Tensor, Tensor]:
 
 def receivers_of(offsets: Tensor, num_edges: int) -> Tensor:
     """The receiver of each edge [E]."""
-    return repeated(offsets.diff(), num_edges)
-
-
-def repeated(degrees: Tensor, num_edges: int) -> Tensor:
-    """Each row as often as it has edges [E]."""
-    return torch.repeat_interleave(
-        torch.arange(degrees.shape[0], device=degrees.device), degrees, output_size=num_edges
-    )
+    return torch.repeat_interleave(offsets.diff(), output_size=num_edges)
 
 
 def edges_of(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,7 +201,7 @@ def _sorted_in_c(
     edges, (rows, columns) = majors.shape[0], shape
     check_fits(8 * rows, "a list of where the edges of each of {:,} nodes begin", rows)
     offsets = majors.new_empty(rows + 1)
-    library = compiled(majors, minors, offsets)
+    library = compiled(majors, minors)
     if library is None or rows.bit_length() + columns.bit_length() > 63:  # a pair must fit in a word
         return None
     majors, minors = majors.contiguous(), minors.contiguous()

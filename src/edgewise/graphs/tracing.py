@@ -51,6 +51,15 @@ def untransformed(inputs: object) -> AbstractContextManager[object]:
     return torch.inference_mode(False)  # first read in evaluation, it serves a backward pass later
 
 
+def lastingly(build: Callable[[object], T], owner: object) -> T:
+    """What follows from the tensors of an object, computed `untransformed`."""
+    context = untransformed(vars(owner))
+    if context is AS_IT_IS:  # whose methods would be two more calls
+        return build(owner)
+    with context:
+        return build(owner)
+
+
 def constant(function: Callable[P, T]) -> Callable[P, T]:
     """`functools.lru_cache` of tensors that follow from plain arguments: real ones, even where an export asks first."""
 
@@ -104,12 +113,10 @@ def plain(value: T) -> T:
 
 def lasting(value: T) -> T:
     """Tensors that outlive what they are made in: `plain` ones, and copies of those that inference mode has made."""
-    value = plain(value)
     if isinstance(value, tuple):
         return tuple(map(lasting, value))  # type: ignore[return-value]
-    if torch.compiler.is_dynamo_compiling() or type(value) not in PLAIN:
-        return value
-    if isinstance(value, Tensor) and value.is_inference():
+    value = plain(value)
+    if type(value) in PLAIN and not torch.compiler.is_dynamo_compiling() and value.is_inference():  # type: ignore[attr-defined]
         with untransformed(value):
             return value.clone()  # type: ignore[return-value]
     return value

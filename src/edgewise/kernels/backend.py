@@ -87,6 +87,18 @@ def listing(graph: Graph) -> int:
     return 0 if graph.rule is None else 24 * graph.num_edges
 
 
+FEW = 1 << 15  # numbers on edges that PyTorch gathers and sums faster than kernels are called; measured on a Zen 3
+
+
+def is_few(call: Call) -> bool:
+    """Whether a sum or mean is of few messages, on a CPU; never where it is traced: what is made serves any size."""
+    if isinstance(call, Attend) or call.reduce not in ("sum", "mean") or call.graph.device.type != "cpu" or is_traced():
+        return False
+    if isinstance(call, Aggregate):
+        return call.graph.num_edges * call.x.numel() <= FEW * call.graph.num_senders
+    return isinstance(call.message, Tensor) and call.message.numel() <= FEW
+
+
 @dataclass(frozen=True)
 class Attention:
     """What a backend takes of `attend`.
@@ -220,7 +232,9 @@ class Backend:
                 express; distrusted(call) = one that may take seconds to find out the first time, and is asked for
                 last; lowered = whether calls come in the algebra's simplest terms; spreads(call) = whether NaN and
                 infinities may reach receivers that have no edge to them, as 0 · NaN: another backend then computes
-                such a call; yields(call) = whether the planner leaves the call to others, although it could be run
+                such a call; small = the verbs whose calls on small sparse lists of edges it computes fastest, "few"
+                for those that `is_few` finds; yields(call) = whether the planner leaves the call to others, although it
+                could be run
     """
 
     name: str
@@ -234,6 +248,7 @@ class Backend:
     limits: Callable[[Call], str | None] | None = None
     distrusted: Callable[[Call], str | None] | None = None
     probes: tuple[Probe, ...] = ()
+    small: tuple[str, ...] = ()
     lowered: bool = True
     spreads: Callable[[Call], bool] | None = None
     yields: Callable[[Call], bool] | None = None
@@ -263,6 +278,8 @@ class Backend:
     def refusal_at_sight(self, call: Call) -> str | None:
         """The same, for a graph without parallel edges and for kernels that can be trusted."""
         takes, graph = self.takes, call.graph
+        if takes is EVERYTHING and self.devices is ANY and self.limits is None:
+            return None
         # What is read from the call comes first, what is computed from the graph last.
         reason = (
             _of_verb(takes, call.verb)

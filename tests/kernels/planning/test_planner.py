@@ -12,6 +12,7 @@ from edgewise import (
     Dot,
     EdgeNetwork,
     EdgeVectors,
+    GatedAdditive,
     Gaussian,
     Graph,
     Kernel,
@@ -156,6 +157,23 @@ def test_the_choice_is_the_first_of_the_plan_whether_edges_are_parallel_or_not(n
         ):
             assert planner.cheapest(call) == planner.explain(call).choice
             assert planner.cheapest(call, isolating=True) in BACKENDS
+            assert planner.at_sight(call) in (None, planner.cheapest(call))
+
+
+@pytest.mark.parametrize("channels", [1, 8, 64, 256])
+def test_what_is_chosen_at_sight_is_what_is_predicted_to_be_fastest(channels):
+    seen = set()
+    for nodes, degree in ((4, 1), (20, 3), (100, 4), (1000, 2), (1000, 8)):
+        graph = Graph.from_edge_index(torch.randint(nodes, (2, nodes * degree)), nodes)
+        x, weight = torch.randn(nodes, 1, channels), torch.rand(graph.num_edges)
+        a = torch.randn(1, channels)
+        calls = [Attend(graph, x, x, x, score) for score in (Dot(), GatedAdditive(a), Additive(0.2, a, a))]
+        calls += [Aggregate(graph, x[:, 0], w, how) for w in (None, weight) for how in ("sum", "mean", "max")]
+        calls += [Collect(graph, torch.randn(graph.num_edges, channels), how) for how in ("sum", "mean")]
+        for call in [call.lowered() for call in calls]:
+            seen.add(name := planner.at_sight(call))
+            assert name in (None, planner.explain(call).choice), (nodes, degree, call)
+    assert {"native", "segment"} <= seen
 
 
 def test_a_graph_that_a_backend_takes_with_parallel_edges_is_not_searched_for_them():

@@ -101,7 +101,7 @@ def transformer(
         return NotImplemented
     (x_j, x_i), heads = both, (-1, layer.heads, layer.out_channels)
     q, k, v = layer.lin_query(x_i).view(heads), layer.lin_key(x_j).view(heads), layer.lin_value(x_j).view(heads)
-    graph, score = graph_of(edge_index, len(x_j), len(x_i)), Dot()
+    graph, score = graph_of(edge_index, x_j.size(0), x_i.size(0)), Dot()
     if edge_attr is not None:
         e_ij = EdgeInput((layer.lin_edge.weight, None), rows_of(graph, edge_attr))
         score = score + EdgeVectors(e_ij, e_ij)

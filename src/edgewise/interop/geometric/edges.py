@@ -34,10 +34,8 @@ _last: WeakKeyDictionary[nn.Module, Tensor] = WeakKeyDictionary()
 
 def graph_again(layer: nn.Module, edge_index: Tensor, senders: int, receivers: int) -> Graph:
     """The same, also of equal edges in a new tensor, such as layers make that normalise their edges at every call."""
-    known, last = graph_of.found(edge_index, senders, receivers), _last.get(layer)
-    if known is not None:
-        return known
-    if last is None or last.device != edge_index.device or not torch.equal(last, edge_index):
+    last = _last.get(layer)
+    if last is None or not (last is edge_index or (last.device == edge_index.device and torch.equal(last, edge_index))):
         last = edge_index
         if not edge_index.is_inference():
             _last[layer] = edge_index
@@ -115,9 +113,9 @@ def is_linear(layer: Any) -> bool:
 def ends(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor, Tensor] | None:
     """(x of the senders, x of the receivers), flat; None for a call that is left to PyTorch Geometric."""
     both = (x, x) if isinstance(x, Tensor) else tuple(x)
-    if len(both) != 2 or not is_plain(edge_index, *both) or edge_index.dim() != 2 or any(t.dim() != 2 for t in both):
+    if len(both) != 2 or not is_plain(edge_index, *both) or not edge_index.dim() == both[0].dim() == both[1].dim() == 2:
         return None
-    return both if size is None or tuple(size) == (len(both[0]), len(both[1])) else None
+    return both if size is None or tuple(size) == (both[0].size(0), both[1].size(0)) else None
 
 
 def refusal(layer: Any, *reductions: str) -> str | None:
@@ -136,5 +134,6 @@ def watched(layer: Any) -> str | None:
     """Who looks into a layer's message passing, or has put a method of their own there."""
     if layer.explain:
         return "an explainer"
-    own = [name for name in WATCHED if layer.__dict__.get(name)]
-    return f"a {own[0]} of its own" if own else "hooks of its aggregation" if has_hooks(layer.aggr_module) else None
+    if any(map(layer.__dict__.get, WATCHED)):
+        return f"a {next(filter(layer.__dict__.get, WATCHED))} of its own"
+    return "hooks of its aggregation" if has_hooks(layer.aggr_module) else None

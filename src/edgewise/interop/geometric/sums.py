@@ -42,7 +42,7 @@ def rgcn(layer: Any, x: Any, edge_index: Any, edge_type: Any = None) -> Any:
         return NotImplemented
     if layer.num_blocks is not None and not x_j.is_floating_point():
         return NotImplemented
-    graph = graph_of(edge_index, len(x_j), len(x_i))
+    graph = graph_of(edge_index, x_j.size(0), x_i.size(0))
     relations = _relations(edge_index, edge_type, len(x_j), len(x_i))
     sending = pairs(relations, graph.senders, len(x_j), layer.num_relations)
     Wx = _mapped(layer, x_j, sending)
@@ -123,17 +123,20 @@ def _normalised(
 
 
 def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
-    """SAGEConv where W_l x_j is narrower than x_j: y = ⊕_j W_l x_j + b + W_r x_i; else its own forward pass."""
+    """SAGEConv: y = W_l ⊕_j x_j + b + W_r x_i, or ⊕_j W_l x_j + b + W_r x_i where that moves fewer numbers."""
     W, both = layer.lin_l, ends(layer, x, edge_index, size)
-    if both is None or REDUCTIONS[layer.aggr] not in ("sum", "mean") or not is_linear(W):
-        return NotImplemented
-    if W.weight.size(0) >= W.weight.size(1):
+    if both is None or not is_linear(W):
         return NotImplemented
     x_j, x_i = both
     x_j = layer.lin(x_j).relu() if layer.project else x_j
-    graph = graph_of(edge_index, len(x_j), len(x_i))
-    y = aggregate(graph, functional.linear(x_j, W.weight), reduce=REDUCTIONS[layer.aggr])
-    y = y if W.bias is None else y + W.bias.to(y.dtype)
+    graph, how = graph_of(edge_index, x_j.size(0), x_i.size(0)), REDUCTIONS[layer.aggr]
+    # Features without a gradient are summed in the forward pass alone.
+    passes = 1 if x_j.requires_grad or not (torch.is_grad_enabled() and W.weight.requires_grad) else 2
+    if how in ("sum", "mean") and W.weight.size(0) * passes < W.weight.size(1):
+        y = aggregate(graph, functional.linear(x_j, W.weight), reduce=how)
+        y = y if W.bias is None else y + W.bias.to(y.dtype)
+    else:
+        y = functional.linear(aggregate(graph, x_j, reduce=how), W.weight, W.bias)
     y = y + layer.lin_r(x_i) if layer.root_weight else y
     return functional.normalize(y, p=2.0, dim=-1) if layer.normalize else y
 
@@ -145,7 +148,7 @@ def gine(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: An
         return NotImplemented
     if edge_attr.size(-1) != both[0].size(-1) if layer.lin is None else not is_linear(layer.lin):
         return NotImplemented
-    graph = graph_of(edge_index, len(both[0]), len(both[1]))
+    graph = graph_of(edge_index, both[0].size(0), both[1].size(0))
     e = rows_of(graph, edge_attr)
     if layer.lin is None:
         m_ij: Any = functional.relu(both[0].index_select(0, graph.senders) + e)

@@ -67,7 +67,7 @@ def _sum(graph: Graph, m_ij: Tensor, axis: int) -> Tensor:
     shape = list(m_ij.shape)
     shape[axis] = graph.num_receivers
     wide = widened(m_ij)
-    return wide.new_zeros(shape).index_add(axis, graph.receivers, wide).to(m_ij.dtype)
+    return wide.new_zeros(shape).index_add_(axis, graph.receivers, wide).to(m_ij.dtype)
 
 
 def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int = -2) -> Tensor:
@@ -87,13 +87,9 @@ def reduced(graph: Graph, m_ij: Tensor, reduce: str | None, axis: int = -2) -> T
 
 
 def divide_by_degree(graph: Graph, y: Tensor, axis: int) -> Tensor:
-    return y / degrees(graph).reshape(-1, *[1] * (-axis - 1))
-
-
-@cached
-def degrees(graph: Graph) -> Tensor:
-    """The number of senders of each receiver, 1 where there are none."""
-    return graph.in_degrees().clamp(min=1)
+    """Sums over the number of senders of each receiver, 1 where there are none."""
+    degrees = graph.in_degrees().clamp(min=1)
+    return y / (degrees.to(y.dtype) if y.is_floating_point() else degrees).reshape(-1, *[1] * (-axis - 1))
 
 
 @cached

@@ -164,7 +164,7 @@ class Products:
             share = self.extreme_share(ExtremeShare(dy, x, weight, structure, y))
             return self.extreme_gradient(ExtremeGradient(share, x, weight, structure, y, own.reverse, needed))
         if own.reduce == MEAN:
-            dy = dy / structure[0].diff().clamp(min=1).to(dy.dtype).reshape(-1, 1, 1)
+            dy = dy / structure[0].diff().clamp_(min=1).to(dy.dtype).view(-1, 1, 1)
         if needed[0] and is_batched(dy):
             dx = weighted_sum(dy, weight, own.reverse)
         elif needed[0]:
@@ -208,8 +208,8 @@ def run(call: Call, own: Products, structure_of: Form, reverse_of: Form, members
             lead = torch.broadcast_shapes(weight.shape[:-2], x.shape[:-3])
             x, weight = x.expand(*lead, *x.shape[-3:]), weight.expand(*lead, *weight.shape[-2:])
         weight = flat(weight, 2).contiguous()
-    batched = flat(x, axes)
-    rows = rows_contiguous(side_by_side(batched.unsqueeze(2) if axes == 2 else batched, members, 3))
+    batched = x.view(1, len(x), 1, -1) if x.ndim == 2 else flat(x, axes)
+    rows = rows_contiguous(side_by_side(batched.unsqueeze(2) if batched.ndim == 3 else batched, members, 3))
     graph = call.graph
     if isinstance(call, Collect):
         structure, reverse_of = _messages(graph, structure_of), _messages_reversed

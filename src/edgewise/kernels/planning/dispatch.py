@@ -17,7 +17,7 @@ from edgewise.kernels import partitioned
 from edgewise.kernels.backend import EVERYTHING, Backend
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.planning.planner import cheapest, explain
+from edgewise.kernels.planning.planner import at_sight, cheapest, explain
 from edgewise.kernels.planning.recording import Overlapping, listed_plans
 
 ANY_CALL = next(name for name, backend in BACKENDS.items() if backend.takes is EVERYTHING)  # and on any device
@@ -137,7 +137,9 @@ REMEMBERED = 256  # choices for a graph and verb, of which the oldest go first; 
 
 
 def _choice_once(call: Call, traced: bool) -> str:
-    """The same, remembered by all shapes."""
+    """The same, remembered by all shapes unless it is seen at once."""
+    if (name := at_sight(call)) is not None and not _is_empty(call):
+        return name
     choices, signature = _choices(call.graph, type(call), traced), call.signature()
     choice = choices.get(signature)
     if choice is None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from html import escape
 
 import torch
+from torch import Tensor
 
 from edgewise.graphs.tracing import is_traced
-from edgewise.kernels.backend import Backend
+from edgewise.kernels.backend import Backend, is_few
 from edgewise.kernels.backends import BACKENDS
 from edgewise.kernels.call import Call
 from edgewise.kernels.planning.machines import Machine, speeds
@@ -66,6 +67,21 @@ def candidates(call: Call) -> list[Candidate]:
         seconds = None if reason is not None else _seconds(backend, call, machine)
         listed.append(Candidate(name, seconds, reason, reason is None and not backend.is_chosen_for(call)))
     return sorted(listed, key=lambda one: (one.seconds is None, one.by_name, one.seconds))
+
+
+SMALL = 1 << 13, 1 << 17  # edges, and numbers that a call reads, up to which the fastest backend is known: assumed
+AT_SIGHT = {kind: backend for backend in BACKENDS.values() for kind in backend.small}
+
+
+def at_sight(call: Call) -> str | None:
+    """The backend of a call on a small sparse list of edges, which predictions would only confirm; else None."""
+    graph, (edges, numbers) = call.graph, SMALL
+    if not graph.is_list or graph.num_edges > min(edges, graph.num_receivers * graph.num_senders // 2):
+        return None
+    if sum(map(Tensor.numel, call.tensors())) > numbers:
+        return None
+    backend = AT_SIGHT.get("few" if is_few(call) else call.verb)
+    return None if backend is None or backend.refusal(call) is not None else backend.name
 
 
 def cheapest(call: Call, isolating: bool = False) -> str:

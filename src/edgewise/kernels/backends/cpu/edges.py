@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgewise.graphs import Graph, checks
 from edgewise.graphs.derived import cached
-from edgewise.graphs.forms import compact_edges
+from edgewise.graphs.forms import compact_edges, transposed_edges
 from edgewise.kernels.operator.attention import ADDITIVE, Attention, AttentionGradient, composed
 from edgewise.kernels.operator.layout import empty_like, expect, rows_contiguous, wide
 from edgewise.kernels.operator.masked_rows import are_far, lifted, times_counted
@@ -34,10 +34,8 @@ def structure_of(graph: Graph) -> tuple[Tensor, Tensor]:
 @cached
 def reverse_of(graph: Graph) -> Reverse:
     """The transpose as the kernels read it."""
-    _, order = graph.transpose()
-    places = torch.empty(graph.num_edges, dtype=torch.int32, device=order.device)
-    places = places.scatter(0, order, torch.arange(graph.num_edges, dtype=torch.int32, device=order.device))
-    return *product_reverse_of(graph), places
+    offsets, index, order = product_reverse_of(graph)
+    return offsets, index, order, torch.empty_like(order).scatter_(0, order.long(), torch.arange(len(order)).int())
 
 
 @cached
@@ -49,8 +47,9 @@ def product_structure_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 @cached
 def product_reverse_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     """The transpose as products read it."""
-    transpose, order = graph.transpose()
-    return *structure_of(transpose), order.to(torch.int32)
+    shape = graph.num_receivers, graph.num_senders
+    offsets, receivers, order = transposed_edges(graph.senders, graph.receivers, shape)
+    return offsets, receivers.to(torch.int32), order.to(torch.int32)
 
 
 def matrix(x: Tensor) -> Any:

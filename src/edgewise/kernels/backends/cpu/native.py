@@ -113,6 +113,7 @@ BACKEND = Backend(
     need=replace(KERNELS, warn=say_if_missing),
     cost=cost,
     run=run,
+    small=("attend", "aggregate"),
     probes=(
         Probe("cpu", "edges", lambda device: random_graph(1000, 60_000, device)),
         Probe("cpu", "rows", lambda device: random_graph(50_000, 500_000, device)),

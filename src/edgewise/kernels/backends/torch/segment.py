@@ -12,7 +12,7 @@ from torch import Tensor
 from edgewise.graphs import Graph, complete
 from edgewise.graphs.derived import cached
 from edgewise.graphs.tracing import is_transformed
-from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe, listing
+from edgewise.kernels.backend import EVERYTHING, Backend, Cost, Probe, is_few, listing
 from edgewise.kernels.backends.torch import messages
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import EdgeInput, Message
@@ -30,6 +30,7 @@ SPELT = 3  # more rows where vectors of edges make keys and values of their own:
 END = 6  # bytes for each number of a node; fitted
 CALL, CARD_CALL = 10, 21  # launches of attention: fitted; on a GPU, by an H100's host
 CARD_COLLECT, CARD_SUM = 4, 6  # and of sums there; counted
+FEW_SUM = 3  # launches of a sum of few messages on a CPU; measured on a Zen 3
 # Operations of a sum on a CPU: for each number of an edge, more where each head has a weight, and of an extreme; for an
 # edge, and with a weight for an edge of each member of a batch; for a receiver; for each number of a node, and more of
 # a mean; and launches. All fitted
@@ -64,6 +65,8 @@ def cost(call: Call) -> Cost:
     numbers = edges * call.x.numel() // max(1, call.graph.num_senders)
     if call.graph.device.type != "cuda":
         number, heads, extreme, term, weighted, row, end, of_mean, launches = SUM
+        if is_few(call):
+            return Cost(edges=int(number * numbers), bytes=listing(call.graph), launches=FEW_SUM)
         batch = call.x.shape[: call.node_axis].numel()
         number += extreme if call.reduce in ("max", "min") else 0
         if call.weight is not None:
@@ -116,6 +119,7 @@ BACKEND = Backend(
     takes=EVERYTHING,
     cost=cost,
     run=run,
+    small=("few",),
     probes=(Probe("cuda", "launch", lambda device: complete(8).to(device), heads=1, channels=16),),
 )
 
@@ -134,7 +138,7 @@ def _aggregate(call: Aggregate) -> Tensor:
 def _is_matrix_product(call: Aggregate) -> bool:
     """Whether PyTorch's sparse matrix product computes it."""
     summed = call.reduce in ("sum", "mean") and call.node_axis == -2 and not is_transformed()
-    return summed and call.x.dtype in (torch.float32, torch.float64)
+    return summed and call.x.dtype in (torch.float32, torch.float64) and not is_few(call)
 
 
 class WeightedSum(torch.autograd.Function):
