@@ -16,6 +16,7 @@ from edgewise import (
     Gaussian,
     Graph,
     Kernel,
+    SenderBias,
     ShapeError,
     Uniform,
     aggregate,
@@ -158,6 +159,35 @@ def test_the_choice_is_the_first_of_the_plan_whether_edges_are_parallel_or_not(n
             assert planner.cheapest(call) == planner.explain(call).choice
             assert planner.cheapest(call, isolating=True) in BACKENDS
             assert planner.at_sight(call) in (None, planner.cheapest(call))
+
+
+@pytest.mark.parametrize("returned", [False, True])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("kind", ["dot", "cap", "additive", "gated", "kernel", "uniform"])
+def test_no_score_nor_option_gathers_edges_where_matrices_are_obviously_faster(kind, biased, returned):
+    nodes, heads, channels = 128, 2, 16
+    x, one = torch.randn(nodes, heads, channels), torch.randn(nodes, heads, 1)
+    ends, score = {
+        "dot": ((x, x), Dot()),
+        "cap": ((x, x), Dot(cap=30.0)),
+        "additive": ((one, one), Additive()),
+        "gated": ((x, x), GatedAdditive(torch.randn(heads, channels))),
+        "kernel": ((x, x), Kernel(torch.exp)),
+        "uniform": ((None, None), Uniform()),
+    }[kind]
+    score = score + SenderBias(torch.randn(nodes, heads)) if biased else score
+    dense = (complete(nodes), causal(nodes), window(nodes, 16), Graph.from_mask(torch.rand(nodes, nodes) < 0.5))
+    for graph in dense:
+        choice = planner.cheapest(Attend(graph, *ends, x, score, return_weights=returned))
+        if (kind, returned) == ("gated", True):  # for which matrices are gathered edges, of all pairs
+            assert choice == "segment"
+        else:
+            assert choice in ("dense", "tiled", "native", "factored"), (graph, choice)
+    graph = Graph.from_edge_index(torch.randint(5000, (2, 20_000)), 5000)
+    sparse = Attend(graph, *[None if end is None else end.new_zeros(5000, *end.shape[1:]) for end in (*ends, x)], score)
+    sparse = replace(sparse, score=replace(score, biases=()), return_weights=returned)
+    by_kernel = kind in ("dot", "additive", "gated", "uniform") and not returned
+    assert planner.cheapest(sparse) == ("native" if by_kernel else "segment")
 
 
 @pytest.mark.parametrize("channels", [1, 8, 64, 256])

@@ -5,7 +5,21 @@ from unittest import mock
 import pytest
 import torch
 
-from edgewise import BackendRefusal, Dot, Graph, RelativeBias, attend, blocks, causal, complete, window
+from edgewise import (
+    Additive,
+    BackendRefusal,
+    Dot,
+    EdgeBias,
+    Graph,
+    Kernel,
+    RelativeBias,
+    Uniform,
+    attend,
+    blocks,
+    causal,
+    complete,
+    window,
+)
 from edgewise.kernels.backends.torch import dense
 
 
@@ -126,3 +140,32 @@ def test_a_mask_too_large_for_memory_is_refused_before_it_is_built():
     with pytest.raises(BackendRefusal, match="50000 × 50000 entries is too large"):
         attend(graph, x, x, x, backend="dense")
     assert attend(graph, x, x, x).shape == x.shape, "the planner takes another backend"
+
+
+@pytest.mark.parametrize("graph", [complete(3, 5), causal(5), window(5, 1)], ids=str)
+@pytest.mark.parametrize("kind", ["cap", "dot", "additive", "kernel", "uniform"])
+@pytest.mark.parametrize("bias", ["none", "edges", "masking"])
+def test_what_pytorch_has_no_kernel_for_is_written_and_agrees_with_the_equation(graph, kind, bias):
+    heads, groups, channels = 4, 2, 1 if kind == "additive" else 3
+    sizes = [
+        (graph.num_receivers, heads, channels),
+        (graph.num_senders, groups, channels),
+        (graph.num_senders, groups, 2),
+    ]
+    q, k, v = (torch.randn(2, *size, dtype=torch.float64, requires_grad=True) for size in sizes)
+    slopes = torch.rand(heads, dtype=torch.float64)
+    scores = {"cap": Dot(slopes, 1.5), "dot": Dot(), "additive": Additive(), "kernel": Kernel(torch.exp)}
+    score = scores.get(kind, Uniform())
+    if kind == "uniform":
+        q = k = None
+        v = v.detach().repeat_interleave(2, -2).requires_grad_()
+    values = torch.randn(graph.num_edges, heads, dtype=torch.float64)
+    if bias != "none":
+        score = score + EdgeBias(values if bias == "edges" else torch.where(values > 0, 0.0, -torch.inf).double())
+    leaves = [x for x in (q, k, v) if x is not None]
+
+    def results(backend):
+        y, p = attend(graph, q, k, v, score, return_weights=True, backend=backend)
+        return [y, p, *torch.autograd.grad(y.square().sum() + (p * values).sum(), leaves)]
+
+    torch.testing.assert_close(results("dense"), results("reference"))

@@ -1,14 +1,16 @@
-"""PyTorch's scaled_dot_product_attention, on complete, causal, block and near-dense graphs.
+"""PyTorch's scaled_dot_product_attention, on complete, causal, block and near-dense graphs; and for what that has not,
+soft caps, weights to return and kernels, the scores of all pairs in plain PyTorch.
 
 Rule graphs cost no mask where none is needed (complete, causal, blocks); other graphs cost one [I, J] mask, cached
 with the graph. On the GPU and in half precision blocks are one call of PyTorch's variable-length flash attention.
-Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask.
+Time O(I·J·H·C); memory O(N·H·C), and O(I·J·H) where a bias makes the mask or scores are written.
 """
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import pad, scaled_dot_product_attention
 
@@ -18,9 +20,9 @@ from edgewise.graphs.rule import Blocks, Causal
 from edgewise.graphs.tracing import is_transformed
 from edgewise.kernels.backend import BLOCKS, CAUSAL, Attention, Backend, Cost, Probe, Sums, Takes
 from edgewise.kernels.call import Aggregate, Attend, Call
-from edgewise.kernels.operator.layout import flat, heads_first, unflat
+from edgewise.kernels.operator.layout import flat, heads_first, unflat, widened
 from edgewise.kernels.operator.operator import DTYPES
-from edgewise.kernels.scores import Bias, Dot, EdgeBias, Uniform
+from edgewise.kernels.scores import Additive, Bias, Dot, EdgeBias, Kernel, Uniform
 from edgewise.native import library
 
 
@@ -48,12 +50,29 @@ GROUP, FLASH_BLOCKS = 14, 7  # launches for each size of blocks (fitted), and mo
 COPIED, BLOCKS_COPIED = 16, 48  # bytes for each number of v: of q, k, v and y; and with blocks copied; counted
 SUM, ENTRY = 4, 8  # launches of a sum, and bytes for each entry of its matrix, written and read; counted
 MASK_LIMIT = 2**31  # entries of a mask that is still reasonable to build: 2 GiB of bool
+# Scores that are written: how many of them are reasonable (1 GiB of float32), bytes for each, and launches; counted.
+WRITTEN, WRITTEN_BYTES, WRITTEN_CALL = 2**28, 80, 12
 FLASH_WIDTH = 256  # channels of a head that flash attention takes, in multiples of 8
 
 
-def _refuses_mask(call: Call) -> str | None:
-    """Masks that are too large to build."""
+def _is_written(call: Attend) -> bool:
+    """Whether scaled_dot_product_attention cannot compute it."""
+    return (
+        call.return_weights or not isinstance(call.score, Dot | Uniform) or getattr(call.score, "cap", None) is not None
+    )
+
+
+def _scores(call: Attend) -> int:
+    return call.v.shape[:-3].numel() * call.heads * call.graph.num_receivers * call.graph.num_senders
+
+
+def _refuses(call: Call) -> str | None:
+    """Masks and scores that are too large to build, and scores that it would only write."""
     graph = call.graph
+    if isinstance(call, Attend) and _is_written(call):
+        if isinstance(call.score, Additive) and not call.return_weights:
+            return "it has no Additive score unless its weights are returned"
+        return f"{_scores(call)} scores are too many to write" if _scores(call) > WRITTEN else None
     if isinstance(call, Attend) and not call.score.biases and _needs_no_mask(graph):
         return None
     if graph.num_receivers * graph.num_senders > MASK_LIMIT:
@@ -74,6 +93,9 @@ def cost(call: Call) -> Cost:
     if isinstance(call, Aggregate):
         return Cost(flops=2 * pairs * call.x.numel() // max(1, graph.num_senders), bytes=ENTRY * pairs, launches=SUM)
     assert isinstance(call, Attend)
+    if _is_written(call):
+        width = call.v.shape[-1] + (0 if call.q is None else call.q.shape[-1])
+        return Cost(flops=2 * _scores(call) * width, bytes=WRITTEN_BYTES * _scores(call), launches=WRITTEN_CALL)
     batch = call.v.shape[:-3].numel()
     masked = bool(call.score.biases) or not _needs_no_mask(graph)
     blocks, groups, further = 1, 0, 0
@@ -105,8 +127,10 @@ def yields(call: Call) -> bool:
 
     They do in float32 and float64. bfloat16's products do not, but for those of one head, which it splits among its
     threads, and of fewer than 32 queries, for which its threads' buffers do not begin alike. Compiled code is held to
-    as little.
+    as little, and so are scores that are written, which no kernel computes.
     """
+    if isinstance(call, Attend) and _is_written(call):
+        return False
     graph = call.graph
     others = graph.device.type == "cpu" and call.dtype in DTYPES and library is not None and not is_transformed()
     if not others:
@@ -119,8 +143,10 @@ def yields(call: Call) -> bool:
     return heads == 1 or (graph.num_receivers < 32 and graph.num_receivers % 4 > 0)
 
 
-def run(call: Call) -> Tensor:
+def run(call: Call) -> Tensor | tuple[Tensor, Tensor]:
     """Compute the call on all pairs at once."""
+    if isinstance(call, Attend) and _is_written(call):
+        return _written(call.with_equal_heads())
     if is_transformed():
         with sdpa_kernel(SDPBackend.MATH):  # the only one with rules for torch.func's transforms
             return _run(call)
@@ -149,14 +175,15 @@ def _run(call: Call) -> Tensor:
 
 BACKEND = Backend(
     name="dense",
-    summary="PyTorch's scaled_dot_product_attention: complete, causal, block and near-dense graphs",
+    summary="PyTorch's scaled_dot_product_attention: complete, causal, block and near-dense graphs; plain matrices "
+    "for soft caps, kernels and weights to return",
     takes=Takes(
-        attend=Attention(scores=(Dot, Uniform)),
+        attend=Attention(scores=(Dot, Uniform, Additive, Kernel), cap=True, weights=True),
         aggregate=Sums(reductions=("sum", "mean"), weighted=(0, 1), mixed=True),
         parallel=False,
         transformed=True,
     ),
-    limits=_refuses_mask,
+    limits=_refuses,
     cost=cost,
     run=run,
     spreads=_spreads,
@@ -166,6 +193,52 @@ BACKEND = Backend(
         Probe("cuda", "flops", lambda device: complete(8192).to(device), heads=8, channels=64),
     ),
 )
+
+
+def _written(call: Attend) -> Tensor | tuple[Tensor, Tensor]:
+    """Scores [*, H, I, J] of all pairs, their softmax, or a kernel's own weights, and the product with the values."""
+    graph, score, v = call.graph, call.score, call.v.movedim(-2, -3)
+    s = _written_scores(call) if score.needs_ends else widened(v.real).new_zeros(*v.shape[:-1], 1).mT
+    mask = None if graph.is_complete or _is_last_row(graph) else _edge_mask(graph)
+    z = sum([_bias_of_pairs(graph, bias) for bias in score.biases], torch.zeros_like(s) if _is_kernel(call) else s)
+    z = (z.expand(*z.shape[:-2], graph.num_receivers, -1)) if mask is None else z.masked_fill(~mask, -torch.inf)
+    # A receiver whose senders are all masked, or that has none, gives 0.
+    none = (z.detach() == -torch.inf).all(-1, keepdim=True) if score.biases or not _has_senders(graph) else None
+    z = z if none is None else z.masked_fill(none, 0.0)
+    if _is_kernel(call):
+        w = s * (z - z.detach().amax(-1, keepdim=True)).exp()  # what is common to a receiver's weights cancels
+        total = w.sum(-1, keepdim=True)
+        p = w / torch.where(total == 0, 1, total)
+    else:
+        p = z.softmax(-1)
+    p = p if none is None else p.masked_fill(none, 0.0)
+    y = (functional.dropout(p, call.dropout).to(v.dtype) @ v).movedim(-3, -2)
+    if not call.return_weights:
+        return y
+    pair = graph.receivers * graph.num_senders + graph.senders
+    return y, p.flatten(-2).index_select(-1, pair).transpose(-1, -2)
+
+
+def _written_scores(call: Attend) -> Tensor:
+    score = call.score
+    q, k = (widened(x).movedim(-2, -3) for x in call.ends())
+    if isinstance(score, Kernel):
+        return score.feature_map(q) @ score.feature_map(k).mT
+    if isinstance(score, Additive):
+        return functional.leaky_relu(q + k.mT, score.slope)
+    assert isinstance(score, Dot)
+    factor = score.factor(q.shape[-1])
+    s = (q * (factor.view(-1, 1, 1) if isinstance(factor, Tensor) else factor)) @ k.mT
+    return s if score.cap is None else score.cap * torch.tanh(s / score.cap)
+
+
+def _is_kernel(call: Attend) -> bool:
+    return isinstance(call.score, Kernel)
+
+
+def _has_senders(graph: Graph) -> bool:
+    """Whether every receiver is known to have a sender, without a look at the edges."""
+    return graph.num_senders > 0 and (graph.is_complete or isinstance(graph.rule, Causal))
 
 
 def _ends(call: Attend) -> tuple[Tensor, Tensor, Tensor]:
