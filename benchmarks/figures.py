@@ -5,10 +5,10 @@
     python -m benchmarks.figures --part 2/6      the second of six parts of about equal length, and write nothing
     python -m benchmarks.figures --write         run nothing: take over what build/figures holds, and write docs/tables
 
-`figures.tsv` has a line for each figure. A result in build/figures stays until `--again` or until its file is deleted;
-what was interrupted begins anew. `recorded.jsonl` keeps for each command what the tables show: of each figure the mean,
-the sample deviation and the number of runs, and the processor's seconds of the whole command; "earlier" marks what was
-run by hand before this module was there.
+`figures.tsv` has a line for each figure. A result in build/figures stays until `--again`, or until its recipe or study
+is changed; what was interrupted begins anew. `recorded.jsonl` keeps for each command what the tables show: of each
+figure the mean, the sample deviation and the number of runs, and the processor's seconds of the whole command;
+"earlier" marks what was run by hand before this module was there.
 
 The columns of `figures.tsv`:
 
@@ -40,12 +40,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from hashlib import sha256
 from inspect import signature
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from edgewise.apps.recipes import names, read, task_of
+from edgewise.apps.command.main import parse
+from edgewise.apps.options import configure
+from edgewise.apps.recipes import FOLDER, names, read, task_of
+from edgewise.errors import DataError
 from edgewise.files import write_file
 from edgewise.tasks import TASKS
 
@@ -98,15 +102,23 @@ def commands(words: Sequence[str] = ()) -> list[str]:
 # What a command gives
 
 
-def measured(command: str, again: bool = False, download: bool = False) -> Record:
+def measured(command: str, again: bool = False) -> Record:
     """What a command gave, from build/figures, or from running it now; the first one's figure is the run's metric."""
-    path = BUILD / f"{re.sub(r'[^A-Za-z0-9.=]+', '-', command)[:200]}.json"
+    path = place(command)
     if again or not path.is_file():
-        write_file(path, json.dumps(run(command, download), ensure_ascii=False).encode())
+        write_file(path, json.dumps(run(command), ensure_ascii=False).encode())
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def run(command: str, download: bool = False) -> Record:
+def place(command: str) -> Path:
+    """The file of a command's result; another one after a change of its recipe or study."""
+    first, *words = shlex.split(command)
+    path = ROOT / f"{words[1].replace('.', '/')}.py" if first == "python" else FOLDER / f"{words[1]}.yaml"
+    source = sha256(f"{command}\n{path.read_text(encoding='utf-8')}".encode()).hexdigest()[:12]
+    return BUILD / f"{re.sub(r'[^A-Za-z0-9.=]+', '-', command)[:180]}-{source}.json"
+
+
+def run(command: str) -> Record:
     """Run a command in a folder of its own, beside what it starts from."""
     first, *words = shlex.split(command)
     if first == "python":
@@ -115,13 +127,11 @@ def run(command: str, download: bool = False) -> Record:
         return {"command": command, "rows": [[cell.strip() for cell in line] for line in lines], **used}
     recipe, words = words[1], [Template(word).safe_substitute(environment()) for word in words]
     more: list[str] = []
-    if download and ("--task.data" in words or "download" in signature(TASKS[task_of(read(recipe))]).parameters):
-        more = ["--task.download", "true"]
     if recipe in starts() and not any(word.startswith("--start.run") for word in words):
         first = starts()[recipe]
         if not (BUILD / "runs" / first).is_dir():
-            measured(f"edgewise train {first}", again=True, download=download)
-        more += ["--start.run", str(BUILD / "runs" / first)]
+            measured(f"edgewise train {first}", again=True)
+        more = ["--start.run", str(BUILD / "runs" / first)]
     BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         kept = len(words) == 2 and recipe in starts().values()
@@ -160,7 +170,8 @@ def process(words: Sequence[str], folder: Path) -> tuple[str, dict[str, float]]:
         begun = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, env=environment())  # noqa: S603
         _, status, usage = os.wait4(begun.pid, 0)
         begun.returncode = os.waitstatus_to_exitcode(status)
-        printed, wrong = (file.seek(0) or file.read().decode() for file in (out, err))
+        out.seek(0), err.seek(0)
+        printed, wrong = out.read().decode(), err.read().decode()
     if begun.returncode:
         raise FigureError(wrong.strip().splitlines()[-1] if wrong.strip() else f"exit status {begun.returncode}")
     return printed, {"seconds": round(usage.ru_utime + usage.ru_stime, 1), "memory": usage.ru_maxrss * 1024 / 1e9}
@@ -173,6 +184,21 @@ def environment() -> dict[str, str]:
         {"EDGEWISE_DATA": str(Path(data).resolve())} if data else {}
     )
     return {"OMP_NUM_THREADS": "1", **os.environ, **own}
+
+
+def fetch(chosen: Sequence[str]) -> None:
+    """Let the tasks of trainings fetch their public data, by hash, into the cache, where studies look for them, too."""
+    tasks = {}
+    for words in map(shlex.split, chosen):
+        own = "--task.data" in words
+        if own or (words[0] == "edgewise" and "download" in signature(TASKS[task_of(read(words[2]))]).parameters):
+            config = configure(read(words[2]), [*parse(words[1:]).sections, ("task.download", "true")])
+            tasks[repr(config.task)] = config.task
+    for task in tasks.values():
+        try:
+            TASKS[task.name](**task.options)
+        except DataError as error:  # what needs them says so, too
+            print(f"  no data  {error}", flush=True)
 
 
 @cache
@@ -364,10 +390,24 @@ def text(rows: list[list[str]]) -> str:
 def write(results: Iterable[Record]) -> None:
     """Take results over into RECORDED, without commands that no figure has any more, and write the tables."""
     known = recorded() | {one["command"]: one for one in results}
-    kept = {command: known[command] for command in sorted(commands()) if command in known}
+    kept = {command: shortened(known[command]) for command in sorted(commands()) if command in known}
     write_file(RECORDED, "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in kept.values()).encode())
     for name, content in tables(kept).items():
         write_file(TABLES / f"{name}.csv", content.encode())
+
+
+def shortened(record: Record) -> Record:
+    """A record with the run's metric and what figures name alone."""
+    if "rows" in record:
+        return record
+    named = {figure.value for figure in figures() if record["command"] in (figure.command, figure.other)}
+    first = next(iter(record["figures"]))
+    found = {
+        name: [float(f"{one:.6g}") if isinstance(one, float) else one for one in parts]
+        for name, parts in record["figures"].items()
+        if name in named | {first}
+    }
+    return record | {"figures": found}
 
 
 def main() -> int:
@@ -378,16 +418,20 @@ def main() -> int:
     parser.add_argument("--part", default="", metavar="N/PARTS", help="one part; write no table")
     parser.add_argument("--write", action="store_true", help="run nothing; write the tables of what was run")
     parser.add_argument("--again", action="store_true", help="run what has a result, too")
-    parser.add_argument("--download", action="store_true", help="let recipes fetch public data, by hash")
+    parser.add_argument(
+        "--download", action="store_true", help="let the recipes fetch their public data, by hash, first"
+    )
     asked = parser.parse_args()
     chosen, failed, results = commands(asked.words), list[str](), list[Record]()
+    if asked.download:
+        fetch(commands())
     if asked.part:
         chosen = part(chosen, *map(int, asked.part.split("/")))
     if asked.write:
-        results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(BUILD.glob("*.json"))]
+        results = [measured(command) for command in chosen if place(command).is_file()]
     for command in [] if asked.write else chosen:
         try:
-            results.append(measured(command, asked.again, asked.download))
+            results.append(measured(command, asked.again))
             print(f"{results[-1]['seconds']:7,.0f} s  {command}", flush=True)
         except FigureError as error:
             print(f"{'no data' if NO_DATA in str(error) else 'failed':>9}  {command}: {error}", flush=True)

@@ -6,8 +6,6 @@ Each network has random weights, three draws, and reads every family of `edgewis
 relabellings of each graph.
 """
 
-import time
-
 from edgewise.apps.command.expressiveness import SEEDS, Verdict, build, judge
 from edgewise.tasks.graphs.isomorphism import FAMILIES
 
@@ -25,33 +23,22 @@ RELABELLINGS = 2
 
 
 def measure(relabellings: int = RELABELLINGS) -> dict[str, list[Verdict]]:
-    """For each model its verdict on every family, printed as a column is done."""
-    measured = {}
+    """For each model its verdict on every family."""
+    found = {}
     for title, (name, *options) in MODELS.items():
-        started = time.process_time()
         models = [build(name, options, seed) for seed in range(SEEDS)]
-        verdicts = [judge(made(), models, relabellings=relabellings) for made in FAMILIES.values()]
-        measured[title] = verdicts
-        told = " ".join(str(verdict.model) for verdict in verdicts)
-        false = sum(verdict.false for verdict in verdicts)
-        print(f"{title}: {told}; {false} false; {time.process_time() - started:.0f} s", flush=True)
-    return measured
-
-
-def table(measured: dict[str, list[Verdict]]) -> tuple[list[str], list[str], list[list[int]], list[int]]:
-    """Columns, rows, pairs told apart, and pairs in all; the tests stand beside what they bound."""
-    first = next(iter(measured.values()))
-    columns = {"1-WL": [v.wl_1 for v in first], "2-WL": [v.wl_2 for v in first]}
-    told = {title: [v.model for v in verdicts] for title, verdicts in measured.items()}
-    order = ["max (SAGE)", "mean (SAGE)", "sum (GIN)", "1-WL", "+ eigenspaces", "+ cliques", "I²-GNN", "PPGN", "2-WL"]
-    both = columns | told
-    chosen = [title for title in [*order, "marked PPGN"] if title in both]
-    rows = [list(row) for row in zip(*(both[title] for title in chosen), strict=True)]
-    return chosen, [v.family for v in first], rows, [v.pairs for v in first]
+        found[title] = [judge(made(), models, relabellings=relabellings) for made in FAMILIES.values()]
+    return found
 
 
 def main() -> None:
-    measure()
+    found = measure()
+    print(f"| family | pairs | 1-WL | 2-WL | {' | '.join(MODELS)} |\n|---{'|---' * (len(MODELS) + 3)}|")
+    for n, one in enumerate(next(iter(found.values()))):
+        told = [one.pairs, one.wl_1, one.wl_2, *(verdicts[n].model for verdicts in found.values())]
+        print(f"| {one.family} | {' | '.join(map(str, told))} |")
+    false = sum(verdict.false for verdicts in found.values() for verdict in verdicts)
+    print(f"relabelled graphs that a network takes for others: {false}")
 
 
 if __name__ == "__main__":

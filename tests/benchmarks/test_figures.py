@@ -1,5 +1,6 @@
 """Tables of figures are what was recorded, byte for byte; every figure is within its bound; claims rest on bounds."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.figures import Figure
+from edgewise.errors import DataError
 
 CLAIMS = Path(__file__).parents[2] / "docs" / "claims.md"
 TRAINED = {"command": "a", "figures": {"accuracy": [0.9, 0.01, 5], "memory": [1.9, None, 1]}, "seconds": 3.2}
@@ -81,9 +83,10 @@ def test_a_study_is_run_once_and_its_table_is_read(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(figures, "BUILD", tmp_path)
     monkeypatch.setattr(figures, "process", process)
-    first, second = figures.measured("python -m study"), figures.measured("python -m study")
-    assert first == second and first["rows"] == [["a", "b"], ["x", ""]] and runs == [["-m", "study"]]
-    figures.measured("python -m study", again=True)
+    command = "python -m benchmarks.studies.labels"
+    first, second = figures.measured(command), figures.measured(command)
+    assert first == second and first["rows"] == [["a", "b"], ["x", ""]] and len(runs) == 1
+    figures.measured(command, again=True)
     assert len(runs) == 2
 
 
@@ -102,3 +105,21 @@ def test_a_training_gives_its_metric_and_what_it_took(tmp_path: Path, monkeypatc
     value, deviation, count = found["figures"]["accuracy"]
     assert 0 <= value <= 1 and deviation is not None and count == 2 and next(iter(found["figures"])) == "accuracy"
     assert found["seconds"] > 1 and 0.1 < found["figures"]["memory"][0] < 8
+
+
+def test_public_data_are_fetched_once_for_each_task(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched: list[tuple[str, Any]] = []
+
+    def citation(dataset: str, download: bool, **others: Any) -> None:
+        fetched.append((dataset, download))
+        if dataset == "citeseer":
+            raise DataError("the download failed")
+
+    monkeypatch.setitem(figures.TASKS, "citation", functools.wraps(figures.TASKS["citation"])(citation))
+    train = "edgewise train cora-gcn"
+    figures.fetch(
+        [train, f"{train} --seeds 2", f"{train} --task.dataset citeseer", "edgewise train karate", "python -m a"]
+    )
+    assert fetched == [("cora", True), ("citeseer", True)] and "no data  the download failed" in capsys.readouterr().out
