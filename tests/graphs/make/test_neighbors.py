@@ -102,6 +102,22 @@ def test_radius_graph_is_the_brute_force_choice(radius: float, loops: bool) -> N
         assert torch.equal(radius_graph(points, radius, queries).multiplicity(), near.long())
 
 
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("where", [0.0, 1e6])
+def test_many_dimensions_are_compared_by_products_to_the_same_choice(where: float, loops: bool, monkeypatch) -> None:
+    """Also far from the origin, where products round; and of points of zeros and ones, with ties and on one spot."""
+    monkeypatch.setattr(neighbors, "AT_ONCE", 2000)
+    monkeypatch.setattr(neighbors, "_tree", None)  # there is none
+    draw = torch.Generator().manual_seed(0)
+    for points in (torch.randn(60, 20, generator=draw), torch.randint(2, (60, 9), generator=draw) / 10):
+        points, queries = points.double() + where, points[:7].double() + where + 0.25
+        points[40:] = points[:20]
+        found = k_nearest(points, 5, loops=loops).dense_mask()
+        assert torch.equal(found, brute_k_nearest(distances(points, points), 5, True, loops))
+        across = k_nearest(points, 5, queries).dense_mask()
+        assert torch.equal(across, brute_k_nearest(distances(queries, points), 5, False, False))
+
+
 def test_radius_is_inclusive() -> None:
     line = torch.arange(5.0)[:, None]
     assert radius_graph(line, 2).in_degrees().tolist() == [2, 3, 4, 3, 2]
@@ -159,7 +175,7 @@ def test_no_points() -> None:
 
 
 @pytest.mark.parametrize("loops", [True, False])
-@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], []])
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [6, 4, 5], [1, 3, 4, 4], [4, 0, 9], [1, 1], [0, 0], []])
 @pytest.mark.parametrize("k", [0, 3, 20])
 def test_each_member_has_neighbours_of_its_own(sizes, k, loops) -> None:
     """Integer points, so that many are at equal distance."""
@@ -189,7 +205,7 @@ def test_ties_are_those_of_a_graph_alone_where_distances_round(dimensions, loops
         )
 
 
-@pytest.mark.parametrize("sizes", [[6, 6, 6], [4, 0, 9], [1, 1], [0, 0], [1100, 1100], []])
+@pytest.mark.parametrize("sizes", [[6, 6, 6], [6, 4, 5], [4, 0, 9], [1, 1], [0, 0], [1100, 1100], []])
 @pytest.mark.parametrize("radius", [0.0, 1.0, 1.5])
 def test_each_member_has_a_radius_graph_of_its_own(sizes, radius) -> None:
     """Integer points, so that many are exactly on the radius."""

@@ -27,6 +27,7 @@ AT_ONCE = 1 << 22  # candidates held in memory at once
 FARTHEST = 1e150  # the square of a distance that is much larger is infinite
 FINEST = 2.0**-500  # and that of one that is much smaller 0
 DENSE = 1024  # points among which comparing all pairs is faster than a tree
+TREE = 8  # dimensions up to which a tree is faster than comparing all pairs
 
 
 def k_nearest(
@@ -41,7 +42,8 @@ def k_nearest(
                 that is no box
     Edge cases  a point does not listen to itself, however many others lie on the same spot; with loops=True it does,
                 and it is the first of its k; where there are fewer than k points, to all of them
-    Cost        O((I + J) log J + I k D), however many points lie on one spot
+    Cost        O((I + J) log J + I k D), however many points lie on one spot; in more than 8 dimensions, where a tree
+                visits nearly all points, and without a cell O(I J D) by products of matrices, O(I + J) memory
     Differs     in a periodic cell each point counts once, by its nearest image
 
     `cell` holds the edges of the periodic box, one per axis or one for all (math.inf: open along that axis), in the
@@ -69,23 +71,26 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
 
     Symbols     sizes = number of points of each member, as `Graph.sizes`; points, k and loops as in `k_nearest`
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
-    Cost        members of one size n <= 1,024: all pairs at once, O(N n (D + log n)); else that of `k_nearest` in each
+    Cost        members of about one size n <= 1,024: all pairs at once, O(N n (D + log n)); else that of `k_nearest` in
+                each
     """
     x = _members(points, sizes)
     if x is None:
         return Graph.batch(k_nearest(member, k, loops=loops) for member in points.split(sizes.tolist()))
-    n = x.shape[1]
-    k = min(whole_number(k, "k"), max(0, n - (not loops)))
-    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+    n, there = x.shape[1], torch.arange(x.shape[1]) < sizes[:, None]
+    degrees = (sizes - int(not loops)).clamp(0, whole_number(k, "k"))
+    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").masked_fill_(~there[:, None], math.inf)
     own = -1 if loops else math.inf
     distance.diagonal(dim1=1, dim2=2).fill_(own)
-    ranked, order = distance.sort(stable=True)
-    nearest = order[..., :k]
-    if 0 < k < n:
-        _settle_ties(nearest, (ranked[..., k] <= ranked[..., k - 1] * (1 + ROUNDING)).nonzero(), x, own)
-    nearest = nearest.sort(-1).values
-    senders = (nearest + n * torch.arange(len(x))[:, None, None]).flatten()
-    return _batch(points, x, torch.arange(len(points) + 1) * nearest.shape[-1], senders)
+    ranked, nearest = distance.sort(stable=True)
+    last, beyond = ((degrees + d).clamp(0, n - 1)[:, None, None].expand(-1, n, 1) for d in (-1, 0))
+    ties = ranked.gather(2, beyond) <= ranked.gather(2, last) * (1 + ROUNDING)
+    ties &= (there & ((degrees > 0) & (degrees < sizes))[:, None])[..., None]
+    _settle_ties(nearest, ties[..., 0].nonzero(), x, own, there)
+    nearest = nearest.masked_fill_(torch.arange(n) >= degrees[:, None, None], n).sort(-1).values[there]
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)[:, None]
+    senders = (nearest + first)[nearest < n]
+    return _batch(points, sizes, lowering.offsets_of(degrees.repeat_interleave(sizes)), senders)
 
 
 def radius_graph(
@@ -125,18 +130,20 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
 
     Symbols     sizes = number of points of each member, as `Graph.sizes`; points and radius as in `radius_graph`
     Shapes      points [N, D], sizes [G] -> a graph on N nodes with G members
-    Cost        members of one size n <= 1,024: all pairs at once, O(N n D); else that of `radius_graph` in each
+    Cost        members of at most n <= 1,024 points and about one size: all pairs at once, O(N n D); else that of
+                `radius_graph` in each
     """
     x = _members(points, sizes)
     if x is None:
         return Graph.batch(radius_graph(member, radius) for member in points.split(sizes.tolist()))
-    radius, n = _radius(radius), x.shape[1]
+    radius, there = _radius(radius), torch.arange(x.shape[1]) < sizes[:, None]
     distance = sum((axis[:, :, None] - axis[:, None]).square() for axis in x.unbind(-1))
     assert isinstance(distance, Tensor)
     distance.diagonal(dim1=1, dim2=2).fill_(math.inf)
-    near = (distance <= radius * radius).flatten(0, 1)
+    near = ((distance <= radius * radius) & there[:, None])[there]
     receivers, senders = near.nonzero(as_tuple=True)
-    return _batch(points, x, lowering.offsets_of(near.sum(-1)), senders + receivers // n * n)
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    return _batch(points, sizes, lowering.offsets_of(near.sum(-1)), senders + first[receivers])
 
 
 def radius_graph_of_images(points: Tensor, radius: float, cell: Tensor, periodic: Tensor) -> tuple[Graph, Tensor]:
@@ -184,27 +191,32 @@ def radius_graph_of_images(points: Tensor, radius: float, cell: Tensor, periodic
 
 
 def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
-    """Points [G, n, D] in float64 of members of one size n; None where sizes differ, or are too large for all pairs."""
+    """Points [G, n, D] in float64 of members of at most n points, zeros after those of smaller ones; None where members
+    are too large for all pairs, or of such sizes that more than half of these would be of no points."""
     if int(sizes.sum()) != len(points):
         raise GraphError(f"the members have {int(sizes.sum())} points by their sizes, but there are {len(points)}")
-    n = int(sizes[0]) if len(sizes) else 0
-    if not len(sizes) or n > DENSE or bool((sizes != n).any()):
+    n = int(sizes.max()) if len(sizes) else 0
+    if not n or n > DENSE or len(sizes) * n * n > 2 * int(sizes.square().sum()):
         return None
-    return torch.from_numpy(_rows(points, "points")).unflatten(0, (len(sizes), n))
+    x = torch.from_numpy(_rows(points, "points"))
+    padded = x.new_zeros(len(sizes), n, x.shape[1])
+    padded[torch.arange(n) < sizes[:, None]] = x
+    return padded
 
 
-def _settle_ties(nearest: Tensor, rows: Tensor, x: Tensor, own: float) -> None:
-    """Write the k nearest [G, n, k] of the rows (member, i) [R, 2] anew, by the distances that `k_nearest` compares."""
-    k, n, open_space = nearest.shape[-1], x.shape[1], numpy.full(x.shape[2], math.inf)
+def _settle_ties(nearest: Tensor, rows: Tensor, x: Tensor, own: float, there: Tensor) -> None:
+    """Write the nearest [G, n, n] of the rows (member, i) [R, 2] anew, by the distances that `k_nearest` compares."""
+    n, open_space = x.shape[1], numpy.full(x.shape[2], math.inf)
     for part in rows.split(max(1, AT_ONCE // n)):
         member, i = part.unbind(1)
         distance = torch.from_numpy(_squared_distance(x[member, i, None].numpy(), x[member].numpy(), open_space))
+        distance[~there[member]] = math.inf
         distance[torch.arange(len(part)), i] = own
-        nearest[member, i] = distance.sort(stable=True).indices[:, :k]
+        nearest[member, i] = distance.sort(stable=True).indices
 
 
-def _batch(points: Tensor, x: Tensor, offsets: Tensor, senders: Tensor) -> Graph:
-    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": torch.full((len(x),), x.shape[1])}
+def _batch(points: Tensor, sizes: Tensor, offsets: Tensor, senders: Tensor) -> Graph:
+    forms: dict[str, Any] = {"offsets": offsets, "senders": senders, "sizes": sizes}
     return Graph._of(len(points), len(points), **forms).to(_device(points))
 
 
@@ -225,13 +237,18 @@ def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool) -> Ind
     if nearest.size == 0:
         return nearest
     first = _first_of_spots(x_j, k + itself)
-    tree, count, open_rows = _tree(x_j[first], box), min(len(first), k + 1 + itself), numpy.arange(len(x_i))
+    all_pairs = x_j.shape[1] > TREE and bool(numpy.isinf(box).all())
+    search = _AllPairs(x_j[first]) if all_pairs else _Tree(x_j[first], box)
+    count, open_rows = min(len(first), k + 1 + itself), numpy.arange(len(x_i))
     while len(open_rows):
         ties = []
-        for rows in numpy.array_split(open_rows, 1 + len(open_rows) * count // AT_ONCE):
-            candidates = first[tree.query(x_i[rows], k=numpy.arange(1, count + 1))[1]]
+        for rows in numpy.array_split(
+            open_rows, 1 + len(open_rows) * max(search.held, count * x_j.shape[1]) // AT_ONCE
+        ):
+            near, bound = search(x_i[rows], count)
+            candidates = first[near]
             distance = _squared_distance(x_i[rows, None], x_j[candidates], box)
-            farthest = distance.max(axis=1)
+            farthest = distance.max(axis=1) if bound is None else bound
             if itself:
                 distance[candidates == rows[:, None]] = math.inf
             order = numpy.lexsort((candidates, distance), axis=1)[:, :k]
@@ -242,8 +259,40 @@ def _nearest(x_j: Floats, x_i: Floats, k: int, box: Floats, itself: bool) -> Ind
     return nearest
 
 
+class _Tree:
+    """The nearest points by a k-d tree, whose distances are those of `_squared_distance` but for rounding."""
+
+    def __init__(self, x: Floats, box: Floats) -> None:
+        self.tree, self.held = _tree(x, box), 0
+
+    def __call__(self, x: Floats, count: int) -> tuple[Indices, None]:
+        return self.tree.query(x, k=numpy.arange(1, count + 1))[1], None
+
+
+class _AllPairs:
+    """The nearest points by a product of matrices, in many dimensions, where a tree would visit nearly all of them.
+
+    Equation    |x_i - x_j|² = |x_i|² + |x_j|² - 2 x_i·x_j, of points around their mean; no other point is nearer than
+                the farthest of those that are returned, less what rounding may have added
+    """
+
+    def __init__(self, x: Floats) -> None:
+        self.middle = x.mean(0) if len(x) else x.sum(0)
+        self.x = torch.from_numpy(x - self.middle)
+        self.squares, self.held = self.x.square().sum(1), len(x)  # numbers in memory for each row
+
+    def __call__(self, x: Floats, count: int) -> tuple[Indices, Floats]:
+        rows = torch.from_numpy(x - self.middle)
+        own = rows.square().sum(1, keepdim=True)
+        found = torch.addmm(self.squares, rows, self.x.T, alpha=-2).add_(own).topk(count, largest=False)
+        least = (len(self.middle) + 8) * torch.finfo(torch.float64).eps * 4 * (own[:, 0] + self.squares.max())
+        return found.indices.numpy(), (found.values[:, -1] - least).numpy()
+
+
 def _first_of_spots(x: Floats, most: int) -> Indices:
     """The points, but of those on one spot only so many of the least index: no other can be among the nearest."""
+    if len(x) and len(numpy.unique(x[:, 0])) == len(x):
+        return numpy.arange(len(x))
     order = numpy.lexsort(x.T)
     new = numpy.ones(len(x), dtype=bool)
     new[1:] = (x[order[1:]] != x[order[:-1]]).any(axis=1)
