@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import figures
-from edgewise.training.runs import load_run
 
-ROOT = Path(__file__).parent.parent
 pytestmark = [pytest.mark.accuracy, pytest.mark.timeout(7200)]
 
 
@@ -31,26 +29,6 @@ def test_a_figure_is_within_its_bound(figure: figures.Figure, data) -> None:
     data(".")
     known = {command: figures.measured(command) for command in (figure.command, figure.other) if command}
     assert [*figures.wrong(figure, known)] == []
-
-
-def test_a_learned_potential_moves_atoms_and_keeps_their_energy(tmp_path: Path) -> None:
-    """Forces are those of its energy; 10 ps at each temperature keep it within 1 %."""
-    pytest.importorskip("ase")
-    from ase.calculators.fd import calculate_numerical_forces
-
-    from edgewise.tasks.particles.atoms import EnergiesAndForces, drift, simulate
-    from edgewise.training.calculator import calculator
-
-    answer(tmp_path, "train", "copper-schnet", "--run", "run")
-    loaded = load_run(tmp_path / "run", device="cpu")
-    assert isinstance(loaded.task, EnergiesAndForces)
-    forces = calculator(loaded)
-    for number in (0, 100, 200, 300):
-        atoms = loaded.task.atoms(f"test:{number}")
-        atoms.calc = forces
-        assert abs(atoms.get_forces() - calculate_numerical_forces(atoms, eps=1e-4)).max() <= 1e-6
-        told = drift(simulate(loaded.task.atoms(f"test:{number}"), forces, frames=5_001, step=2.0))
-        assert told.largest <= 0.01 * min(told.kinetic, told.total), f"test:{number}: {told}"
 
 
 def test_what_a_learned_simulator_makes_stays_in_the_box_and_gains_no_energy(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import networkx
 import pytest
 import torch
 
+from benchmarks.studies import energy
 from benchmarks.studies.claims import (
     alignment,
     analogies,
@@ -111,8 +112,11 @@ def test_networks_that_are_compared_are_of_one_size() -> None:
         assert max(sizes) <= apart * min(sizes)
 
 
+LITTLE = {"task.training": "2", "task.held_out": "1", "task.frames": "5", "task.temperatures": "[300.0]"}
+LITTLE |= {"model.width": "16", "model.depth": "2", "train.steps": "10", "evaluation.every": "10"}
 SMALL: dict[str, Callable[[], Any]] = {
     "alignment": lambda: alignment.measure(lengths=(2, 3), seconds=0.1),
+    "energy": lambda: energy.measure((*LITTLE.items(),), picoseconds=0.02),
     "far": lambda: far.measure(seconds=(0.05, 0.05)),
     "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
     "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
@@ -131,4 +135,6 @@ SMALL: dict[str, Callable[[], Any]] = {
 def test_a_study_runs_at_a_toy_size(name: str, data: Callable[[str], Any]) -> None:
     for folder in {"far": ["tinyshakespeare"], "norms": ["tinyshakespeare"], "remedies": ["planetoid"]}.get(name, []):
         data(folder)
+    if name == "energy":
+        pytest.importorskip("ase")
     assert SMALL[name]()
