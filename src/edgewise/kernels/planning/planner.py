@@ -71,12 +71,17 @@ def candidates(call: Call) -> list[Candidate]:
 
 SMALL = 1 << 13, 1 << 17  # edges, and numbers that a call reads, up to which the fastest backend is known: assumed
 AT_SIGHT = {kind: backend for backend in BACKENDS.values() for kind in backend.small}
+KNOWN = len(BACKENDS)  # one that is added later may be faster
 
 
 def at_sight(call: Call) -> str | None:
     """The backend of a call on a small sparse list of edges, which predictions would only confirm; else None."""
     graph, (edges, numbers) = call.graph, SMALL
-    if not graph.is_list or graph.num_edges > min(edges, graph.num_receivers * graph.num_senders // 2):
+    if (
+        len(BACKENDS) > KNOWN
+        or not graph.is_list
+        or graph.num_edges > min(edges, graph.num_receivers * graph.num_senders // 2)
+    ):
         return None
     if sum(map(Tensor.numel, call.tensors())) > numbers:
         return None
