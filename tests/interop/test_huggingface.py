@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -250,6 +251,31 @@ def test_weights_under_dropout_are_those_that_the_values_were_averaged_with(padd
     torch.testing.assert_close(y, (weights @ v.repeat_interleave(2, 1)).transpose(1, 2))
     torch.testing.assert_close(weights * (1 - dropout), torch.where(weights == 0, 0.0, before))
     assert int((weights == 0).sum()) > int((before == 0).sum())
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", ["llama", "mistral", "bert"])
+def test_models_compile_whole_and_export_as_by_its_own_attention(name: str, padded: bool) -> None:
+    given = {name: tokens[:2] for name, tokens in inputs(name, padded).items()}
+    theirs, ours = (model(name, kind).eval().requires_grad_(False) for kind in ("sdpa", register_attention()))
+    want, options = theirs(**given).logits, {} if name == "bert" else {"use_cache": False}
+    compiled = torch.compile(ours, backend="eager", fullgraph=True)(**given, **options)
+    exported = torch.export.export(ours, (), given | options, strict=False).module()(**given, **options)
+    for y in (compiled, exported):
+        torch.testing.assert_close(y.logits, want, atol=1e-5, rtol=1e-5)
+
+
+def test_each_token_of_a_text_runs_on_pytorchs_attention_unless_somebody_watches() -> None:
+    made, tokens = model("llama", register_attention()).eval(), inputs("llama")["input_ids"]
+    ways: Any = {"max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    called = torch.nn.functional.scaled_dot_product_attention
+    with mock.patch.object(torch.nn.functional, "scaled_dot_product_attention", wraps=called) as asked:
+        texts = [made.generate(tokens, **ways)]
+        assert asked.call_count == 2 * 2  # layers, and tokens after the first
+        with plans() as seen:
+            texts.append(made.generate(tokens, **ways))
+    assert torch.equal(*texts) and len(seen) == 2 * 3
 
 
 @pytest.mark.parametrize("padded", [False, True])

@@ -19,6 +19,7 @@ from edgewise.graphs.derived import per_tensor
 from edgewise.interop.modules import all_pairs, dense_weights, of_members
 from edgewise.kernels import Dot, EdgeBias, aggregate, attend
 from edgewise.kernels import dropout as drop
+from edgewise.kernels.gates import is_watched
 
 NAME = "edgewise"
 aten = torch.ops.aten
@@ -34,7 +35,9 @@ def register_attention() -> str:
     Errors      ConfigError without transformers, and for models that call no attention interface, as DeBERTa and Bloom,
                 where they are made
     Edge cases  causal, sliding, chunked and packed masks and padding become graphs, once for each length where all
-                members of a batch have the same; a token that may attend to nobody gets 0; weights are returned
+                members of a batch have the same; a token that may attend to nobody gets 0; weights are returned. Under
+                torch.compile and torch.export, and for a single query, as each token of a generated text, PyTorch's
+                attention runs as by "sdpa"
     Cost        that of `attend`: a window costs its width, and not the length
 
     Example
@@ -224,8 +227,15 @@ def mask(
     attention_mask: Tensor | None = None,
     device: Any = "cpu",
     **kwargs: Any,
-) -> Graph | GraphMask:
-    """The graph of a mask's function and of padding: one for all members of a batch, or one of all of them."""
+) -> Tensor | None:
+    """The graph of a mask's function and of padding: one for all members of a batch, or one of all of them. For a
+    single query, and where it is compiled or exported, the mask that transformers makes for PyTorch's attention."""
+    if q_length == 1 or torch.compiler.is_compiling():
+        from transformers.masking_utils import sdpa_mask
+
+        named = {"attention_mask": attention_mask, "device": device, **kwargs}
+        theirs: Tensor | None = sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, **named)
+        return theirs
     offsets = int(q_offset), int(kv_offset)
     padding = attention_mask if attention_mask is not None and not bool(attention_mask.all()) else None
     kept = None if padding is None else _kept(padding, offsets[1], kv_length)
@@ -238,8 +248,7 @@ def mask(
     else:
         alike = len(members) == 1 and members[0].is_complete
         graph = of_members(kept, q_length, None if alike else torch.stack([m.dense_mask() for m in members]))
-    graph = graph.to(device)
-    return graph if torch.compiler.is_compiling() else GraphMask(graph, (batch_size, 1, q_length, kv_length))
+    return GraphMask(graph.to(device), (batch_size, 1, q_length, kv_length))
 
 
 def _members(function: Any, batch: int, offsets: tuple[int, int], receivers: int, senders: int) -> list[Graph]:
@@ -296,14 +305,26 @@ def attention(
         if kwargs.get(name) is not None:
             raise ConfigError(f'attn_implementation="edgewise" has no {name}, which this model asks for: use "eager"')
     (batch, heads, receivers, _), senders = query.shape, key.shape[2]
+    compiled, capped = torch.compiler.is_compiling(), kwargs.get("softcap") is not None
+    if compiled and (capped or kwargs.get("output_attentions") or dropout >= 1):
+        what = "has no soft cap, returns no weights and takes no dropout of 1"
+        raise ConfigError(f'attn_implementation="edgewise" {what} where it is compiled or exported: use "eager"')
+    wants_weights = not compiled and _wants_weights(module, kwargs)
+    usual = not (capped or wants_weights or dropout >= 1 or isinstance(attention_mask, ReadOnlyMask))
+    if compiled or (receivers == 1 and usual and not is_watched()):
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        kwargs |= {} if position_bias is None else {"position_bias": position_bias}
+        theirs: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, is_causal, **kwargs
+        )
+        return theirs
     causal_here = getattr(module, "is_causal", True) if is_causal is None else is_causal
     if isinstance(attention_mask, GraphMask):
         graph = attention_mask.graph
     elif isinstance(attention_mask, Tensor):
         given = attention_mask.dense() if isinstance(attention_mask, MaskView) else attention_mask
         graph = _of_tensor(given, receivers)
-    elif attention_mask is not None:
-        graph = attention_mask
     elif causal_here and receivers > 1:
         graph = _past(receivers, senders, query.device)
     else:
@@ -313,7 +334,6 @@ def attention(
     score = Dot(scaling, kwargs.get("softcap"))
     if position_bias is not None:
         score = score + EdgeBias(_on_edges(position_bias, graph, shared, receivers, senders))
-    wants_weights = _wants_weights(module, kwargs)
     if wants_weights or dropout >= 1:
         y, p = attend(graph, q, k, v, score, return_weights=True)
         if dropout:  # the weights that are returned are those of the sum, as transformers has it

@@ -68,6 +68,12 @@ def gates() -> Gates | None:
     return None if torch.compiler.is_compiling() else _gates.get()
 
 
+def is_watched() -> bool:
+    """Whether an enclosing context scales, records, lists or chooses calls, which then must be ours."""
+    mine = (gates(), recording(), dispatch.listed_plans.get(), dispatch.forced_backend())
+    return mine != (None, None, None, None)
+
+
 def unscaled() -> AbstractContextManager[None]:
     """Inside, an edge of an enclosing `gated` is removed or whole: for what messages are divided by, as a mean is by
     the number of its senders."""

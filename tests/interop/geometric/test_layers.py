@@ -376,7 +376,8 @@ def test_traces_and_transforms_are_those_of_the_layer(name: str) -> None:
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(ours, inputs, check_trace=False)
         torch.testing.assert_close(traced(*inputs), want)
-        torch.testing.assert_close(torch.compile(ours, backend="eager")(*inputs), want)
+        compiled = torch.compile(ours, backend="eager", fullgraph=name != "RGCNConv", dynamic=True)
+        torch.testing.assert_close(compiled(*inputs), want)
 
 
 @pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv", "GraphConv"])
