@@ -1,8 +1,9 @@
 """Do texts without labels help to tell film reviews apart, and from how many labels on do they not?
 
-python -m benchmarks.studies.claims.sentiment [seeds]
+python -m benchmarks.studies.claims.sentiment [seeds] [run]
 
-`own-masked-texts` reads the training phrases of SST-2 without their labels, once. `own-texts` then learns from 100 or
+`own-masked-texts` reads the training phrases of SST-2 without their labels, once, unless a run that has is given.
+`own-texts` then learns from 100 or
 1,000 of them, drawn anew for each seed, or from all, from these weights and from drawn ones; as many more, at most a
 tenth of all, choose the weights. What tests are the 872 labelled sentences, which neither has read. Beside both: TF-IDF
 of words and pairs of words with logistic regression on the same labels.
@@ -22,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 import edgewise
 from edgewise.tasks.core.source import local_folder
 
-LABELS = (100, 1000, 0)  # labels to learn from; 0: all
+STEPS = {100: 300, 1000: 800, 0: 0}  # for each number of labels, at most; 0 labels: all, and as many as own-texts takes
 TENTH = 10
 
 
@@ -52,36 +53,41 @@ def simple(table: pl.DataFrame) -> float:
     return float(best.score(x["test"], text["test"]["label"]))
 
 
-def measure(seeds: int) -> Iterator[tuple[str, str, list[float]]]:
-    """The test accuracies of each method from so many labels."""
+def measure(seeds: int, before: str = "") -> Iterator[tuple[str, str, list[float]]]:
+    """The test accuracies of each method from so many labels; from all of them for one seed."""
     train, test = read()
     with TemporaryDirectory() as folder:
-        place, before = Path(folder), Path(folder) / "masked"
-        parts(train, test, 0, 0).write_csv(place / "all.csv")
-        edgewise.train("own-masked-texts", before, file=str(place / "all.csv"), epochs=6)
-        for labels in LABELS:
+        place = Path(folder)
+        if not before:
+            parts(train, test, 0, 0).write_csv(place / "all.csv")
+            before = str(place / "masked")
+            edgewise.train("own-masked-texts", before, file=str(place / "all.csv"), epochs=6)
+        for labels, steps in STEPS.items():
             found: dict[str, list[float]] = {"TF-IDF": [], "from drawn weights": [], "pre-trained": []}
-            for seed in range(seeds):
+            for seed in range(seeds if labels else 1):
                 table = parts(train, test, labels, seed)
                 table.write_csv(place / "labelled.csv")
                 found["TF-IDF"].append(simple(table))
-                for name, start in (("from drawn weights", ""), ("pre-trained", str(before))):
-                    run = place / f"{labels}-{seed}-{bool(start)}"
-                    made = edgewise.train(
-                        "own-texts", run, file=str(place / "labelled.csv"), start={"run": start}, train={"seed": seed},
-                        task={"vocabulary": 8000}, evaluation={"simple": 0},
-                    )  # fmt: skip
+                for name, start in (("from drawn weights", ""), ("pre-trained", before)):
+                    run, data = place / f"{labels}-{seed}-{bool(start)}", {"file": str(place / "labelled.csv")}
+                    chosen = {
+                        "start": {"run": start},
+                        "train": {"seed": seed, "steps": steps},
+                        "evaluation": {"simple": 0},
+                    }
+                    made = edgewise.train("own-texts", run, task=data | {"vocabulary": 8000}, **chosen)
                     found[name].append(made.test)
             yield from (
                 (f"{labels:,}" if labels else f"all {len(train):,}", name, each) for name, each in found.items()
             )
 
 
-def main(seeds: int) -> None:
+def main(seeds: int = 5, before: str = "") -> None:
     print("| labels, method | test accuracy | seeds |\n|---|---|---|")
-    for labels, name, each in measure(seeds):
-        print(f"| {labels}, {name} | {100 * mean(each):.1f} % ± {100 * stdev(each):.1f} % | {len(each)} |", flush=True)
+    for labels, name, each in measure(seeds, before):
+        spread = f" ± {100 * stdev(each):.1f} %" if len(each) > 1 else ""
+        print(f"| {labels}, {name} | {100 * mean(each):.1f} %{spread} | {len(each)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    main(*(int(word) if word.isdigit() else word for word in sys.argv[1:]))
