@@ -110,7 +110,7 @@ class per_tensor(Generic[P, T]):  # noqa: N801 - reads as a decorator
     def __call__(self, *args: P.args, **named: P.kwargs) -> T:
         """The value for these arguments, computed where it is not there."""
         tensors = [t for t in args if isinstance(t, Tensor)]
-        if named or is_traced() or any(t.is_inference() for t in tensors):
+        if named or is_traced() or any(map(Tensor.is_inference, tensors)):
             return self.build(*args, **named)
         entries, key, stamp = self._place(args, tensors)
         found = entries.get(key)

@@ -115,6 +115,8 @@ def lasting(value: T) -> T:
     """Tensors that outlive what they are made in: `plain` ones, and copies of those that inference mode has made."""
     if isinstance(value, tuple):
         return tuple(map(lasting, value))  # type: ignore[return-value]
+    if not isinstance(value, Tensor):
+        return value
     value = plain(value)
     if type(value) in PLAIN and not torch.compiler.is_dynamo_compiling() and value.is_inference():  # type: ignore[attr-defined]
         with untransformed(value):

@@ -91,8 +91,8 @@ FEW = 1 << 15  # numbers on edges that PyTorch gathers and sums faster than kern
 
 
 def is_few(call: Call) -> bool:
-    """Whether a sum or mean is of few messages, on a CPU; never where it is traced: what is made serves any size."""
-    if isinstance(call, Attend) or call.reduce not in ("sum", "mean") or call.graph.device.type != "cpu" or is_traced():
+    """Whether a sum or mean is of few messages, on a CPU."""
+    if isinstance(call, Attend) or call.reduce not in ("sum", "mean") or call.graph.device.type != "cpu":
         return False
     if isinstance(call, Aggregate):
         return call.graph.num_edges * call.x.numel() <= FEW * call.graph.num_senders

@@ -138,7 +138,7 @@ REMEMBERED = 256  # choices for a graph and verb, of which the oldest go first; 
 
 def _choice_once(call: Call, traced: bool) -> str:
     """The same, remembered by all shapes unless it is seen at once."""
-    if (name := at_sight(call)) is not None and not _is_empty(call):
+    if not traced and (name := at_sight(call)) is not None:
         return name
     choices, signature = _choices(call.graph, type(call), traced), call.signature()
     choice = choices.get(signature)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 
 import torch
-from torch import Tensor
 
 from edgewise.graphs.tracing import is_traced
 from edgewise.kernels.backend import Backend, is_few
@@ -77,13 +76,11 @@ KNOWN = len(BACKENDS)  # one that is added later may be faster
 def at_sight(call: Call) -> str | None:
     """The backend of a call on a small sparse list of edges, which predictions would only confirm; else None."""
     graph, (edges, numbers) = call.graph, SMALL
-    if (
-        len(BACKENDS) > KNOWN
-        or not graph.is_list
-        or graph.num_edges > min(edges, graph.num_receivers * graph.num_senders // 2)
-    ):
+    most = min(edges, graph.num_receivers * graph.num_senders // 2)
+    if len(BACKENDS) > KNOWN or not graph.is_list or not 0 < graph.num_edges <= most:
         return None
-    if sum(map(Tensor.numel, call.tensors())) > numbers:
+    sizes = [x.numel() for x in call.tensors()]
+    if not all(sizes) or sum(sizes) > numbers:
         return None
     backend = AT_SIGHT.get("few" if is_few(call) else call.verb)
     return None if backend is None or backend.refusal(call) is not None else backend.name

@@ -65,7 +65,7 @@ def cost(call: Call) -> Cost:
     numbers = edges * call.x.numel() // max(1, call.graph.num_senders)
     if call.graph.device.type != "cuda":
         number, heads, extreme, term, weighted, row, end, of_mean, launches = SUM
-        if is_few(call):
+        if _is_gathered(call):
             return Cost(edges=int(number * numbers), bytes=listing(call.graph), launches=FEW_SUM)
         batch = call.x.shape[: call.node_axis].numel()
         number += extreme if call.reduce in ("max", "min") else 0
@@ -135,10 +135,15 @@ def _aggregate(call: Aggregate) -> Tensor:
     return composed.reduced(graph, x_j if weight is None else weight.unsqueeze(-1) * x_j, call.reduce, call.node_axis)
 
 
+def _is_gathered(call: Aggregate) -> bool:
+    """Whether gathering few messages is faster; not where it is compiled, for that serves graphs of any size."""
+    return not torch.compiler.is_compiling() and is_few(call)
+
+
 def _is_matrix_product(call: Aggregate) -> bool:
     """Whether PyTorch's sparse matrix product computes it."""
     summed = call.reduce in ("sum", "mean") and call.node_axis == -2 and not is_transformed()
-    return summed and call.x.dtype in (torch.float32, torch.float64) and not is_few(call)
+    return summed and call.x.dtype in (torch.float32, torch.float64) and not _is_gathered(call)
 
 
 class WeightedSum(torch.autograd.Function):
