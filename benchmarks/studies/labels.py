@@ -38,10 +38,15 @@ def curve(train: Data, test: Data, seed: int) -> list[tuple[float, float]]:
     return points
 
 
+def parts(dtype: torch.dtype = torch.float32) -> list[Data]:
+    """The training and the test digits: standardised pixels [N, 64] and classes."""
+    task = digits(patch=0)
+    numbers = (task.splits["train"], task.splits["test"])
+    return [(task.prepared(task.images.pixels[n])[:, 0].to(dtype), task.images.labels[n]) for n in numbers]
+
+
 def main() -> None:
-    task, means = digits(patch=0), dict[str, Tensor]()
-    parts = (task.splits["train"], task.splits["test"])
-    train, test = ((task.prepared(task.images.pixels[n])[:, 0], task.images.labels[n]) for n in parts)
+    (train, test), means = parts(), dict[str, Tensor]()
     print("| labels | training accuracy | test accuracy |\n|---|---|---|")
     for name in ("true", "random"):
         curves = []
