@@ -164,7 +164,7 @@ def test_systems_have_figures_but_for_data_of_the_users_own(monkeypatch: pytest.
     from pages import measured
 
     bare = {row.recipe for row in recipes.SYSTEMS if not row.recipe.startswith("own-")} - set(measured())
-    assert bare == {"listops-full", "store-sage"}  # no bound yet; a store that the user builds
+    assert bare == {"store-sage"}  # a store that the user builds
 
 
 def test_the_locks_pin_exact_versions() -> None:
