@@ -75,8 +75,8 @@ def edge_index(value: Any, num_receivers: int, num_senders: int, square: bool) -
     if index.shape[0] != 2:
         hint = " (this one looks like [E, 2]: transpose it)" if index.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, E], not {list(index.shape)}{hint}")
-    least, most = index.aminmax() if index.numel() else (0, -1)
-    if int(least) < 0 or int(most) >= min(num_receivers, num_senders):
+    least, most = map(int, index.aminmax()) if index.numel() else (0, -1)
+    if least < 0 or most >= min(num_receivers, num_senders):
         senders, receivers = ("nodes", "nodes") if square else ("senders", "receivers")
         in_range(index[0], num_senders, "edge", "sender", f"the graph has {num_senders} {senders}")
         in_range(index[1], num_receivers, "edge", "receiver", f"the graph has {num_receivers} {receivers}")

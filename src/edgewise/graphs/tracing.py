@@ -118,7 +118,7 @@ def lasting(value: T) -> T:
     if not isinstance(value, Tensor):
         return value
     value = plain(value)
-    if type(value) in PLAIN and not torch.compiler.is_dynamo_compiling() and value.is_inference():  # type: ignore[attr-defined]
+    if type(value) in PLAIN and not torch.compiler.is_dynamo_compiling() and value.is_inference():
         with untransformed(value):
             return value.clone()  # type: ignore[return-value]
     return value
