@@ -3,9 +3,14 @@
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+import edgewise
+from edgewise.training import Result
 
 
 def learn(model: nn.Module, loss: Callable[[torch.Generator], Tensor], seconds: float, rate: float = 0.004) -> int:
@@ -29,3 +34,11 @@ def learn(model: nn.Module, loss: Callable[[torch.Generator], Tensor], seconds: 
 
 def parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
+
+
+def tested(recipe: str, run: Path, **options: Any) -> float:
+    """The test figure of a recipe that is trained without a simple method beside it."""
+    evaluation = {"simple": 0} | options.pop("evaluation", {})
+    made = edgewise.train(recipe, run, evaluation=evaluation, **options)
+    assert isinstance(made, Result) and made.test is not None
+    return made.test

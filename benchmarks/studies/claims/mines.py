@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-import edgewise
+from benchmarks.studies.training import tested
 
 SIDE, MINES, HIDDEN = 60, 0.2, 0.5
 SHARED = {"width": 64, "dropout": 0.2}
@@ -71,10 +71,8 @@ def measure(
                 if not data.exists():
                     write(data, side, seed)
                 run = Path(place) / f"{name}-{seed}"
-                chosen = {"metric": "roc_auc", "simple": 0}
-                found.append(
-                    edgewise.train("own-nodes", run, folder=str(data), model=model, evaluation=chosen, **options).test
-                )
+                chosen = {"folder": str(data), "model": model, "evaluation": {"metric": "roc_auc"}}
+                found.append(tested("own-nodes", run, **chosen, **options))
             yield name, found
 
 

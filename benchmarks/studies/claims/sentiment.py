@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import polars as pl
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 import edgewise
+from benchmarks.studies.training import tested
 from edgewise.tasks.core.source import local_folder
 
 STEPS = {100: 300, 1000: 800, 0: 0}  # for each number of labels, at most; 0 labels: all, and as many as own-texts takes
@@ -70,13 +72,8 @@ def measure(seeds: int, before: str = "") -> Iterator[tuple[str, str, list[float
                 found["TF-IDF"].append(simple(table))
                 for name, start in (("from drawn weights", ""), ("pre-trained", before)):
                     run, data = place / f"{labels}-{seed}-{bool(start)}", {"file": str(place / "labelled.csv")}
-                    chosen = {
-                        "start": {"run": start},
-                        "train": {"seed": seed, "steps": steps},
-                        "evaluation": {"simple": 0},
-                    }
-                    made = edgewise.train("own-texts", run, task=data | {"vocabulary": 8000}, **chosen)
-                    found[name].append(made.test)
+                    chosen: dict[str, Any] = {"start": {"run": start}, "train": {"seed": seed, "steps": steps}}
+                    found[name].append(tested("own-texts", run, task=data | {"vocabulary": 8000}, **chosen))
             yield from (
                 (f"{labels:,}" if labels else f"all {len(train):,}", name, each) for name, each in found.items()
             )
@@ -90,4 +87,4 @@ def main(seeds: int = 5, before: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(word) if word.isdigit() else word for word in sys.argv[1:]))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, *sys.argv[2:3])

@@ -208,8 +208,10 @@ def _moved(task: Choice, place: Moved) -> Choice:
     known = OneOf(TASKS).options(task.name)
     options = {**task.options, **(place if isinstance(place, Mapping) else {})}
     alone = "file" in known and known["file"].default is None and options.get("file")
-    reads = next((name for name in ("file" if alone else "folder", "folder", "file") if name in known), None)
-    given = place if isinstance(place, Mapping) else {reads or "folder": place}
+    reads: str | None = next(
+        (name for name in ("file" if alone else "folder", "folder", "file") if name in known), None
+    )
+    given: Mapping[str, Any] = place if isinstance(place, Mapping) else {reads or "folder": place}
     for name in given:
         if name not in known or (name == "folder" and name != reads):
             right = f"give --task.{reads}" if reads else f"leave out --task.{name}"

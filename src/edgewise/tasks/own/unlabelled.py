@@ -55,8 +55,9 @@ class TextsAlone(TextRows[Any]):
 class _Unlabelled(KeepsTokenizer):
     """Texts whose labels nobody has to know: what a run keeps of them, and how it reads others."""
 
-    kept = (*record.FILES, TOKENIZER)
-    private = record.FILES
+    kept: tuple[str, ...] = (*record.FILES, TOKENIZER)
+    private: tuple[str, ...] = record.FILES
+    changes: tuple[str, ...] | None
     unit = "texts"
     form = '{"text": TEXT}'
 
