@@ -5,13 +5,12 @@ import pytest
 import torch
 
 from edgewise.errors import DataError
-from edgewise.graphs import complete
 from edgewise.models import GNN, GNNSettings, MinCutSettings, PooledTransformer, PooledTransformerSettings
 from edgewise.tasks import SlideClassification, slides
 from edgewise.tasks.slides import classification as module
-from edgewise.tasks.slides.classification import Examined, Slides, hottest, read_folder, read_slides, smoothed
+from edgewise.tasks.slides.classification import Examined, Slides, hottest, read_folder, read_slides
 from edgewise.tasks.slides.reader import Tiling, lay_out
-from edgewise.tasks.slides.simulator import plan, simulate
+from edgewise.tasks.slides.simulator import CELL, plan, simulate
 
 pytest.importorskip("openslide")
 TILING = Tiling(mpp=2.0, size=32, workers=0)
@@ -36,7 +35,7 @@ def task(files):
     parts = {"train": [0, 1], "valid": [2, 3], "test": [4, 5]}
     splits = {split: torch.tensor(part) for split, part in parts.items()}
     paths = tuple(files / f"{number}.tiff" for number in range(6))
-    found = Slides(paths, torch.arange(6) % 2, ("healthy", "planted"), splits, lambda n: plan(n, 0).region)
+    found = Slides(paths, torch.arange(6) % 2, ("apart", "enclosed"), splits, lambda n: plan(n, 0).region)
     return read_slides("mine", found, TILING, colours)
 
 
@@ -62,7 +61,7 @@ def test_heat_points_where_the_answer_comes_from(task, monkeypatch):
 
         def heat(model, number, pattern, device, output, sign=sign):
             layout, region = task.layouts[number], plan(number, 0).region
-            centre = ((layout.places.numpy() + 0.5) * layout.side / 1024 * 64).astype(int)
+            centre = ((layout.places.numpy() + 0.5) * layout.side / CELL).astype(int)
             return sign * torch.from_numpy(region[tuple(centre.T)]).double()
 
         monkeypatch.setattr(task, "heat", heat)
@@ -75,7 +74,7 @@ def test_a_files_answer_is_that_of_the_slide_in_the_data(task, files):
     one = model(task)
     known = task.examine_slide(one, None, "test:1", "cpu")
     read = task.examine_slide(one, None, str(files / "5.tiff"), "cpu")
-    assert known.values["label"] == "planted" and "label" not in read.values
+    assert known.values["label"] == "enclosed" and "label" not in read.values
     assert read.values["probabilities"] == pytest.approx(known.values["probabilities"])
     assert read.values["tiles"] == len(read.heat) and torch.allclose(read.heat, known.heat, atol=1e-6)
     hottest = read.values["hottest tiles"][0]
@@ -162,7 +161,7 @@ def test_a_report_shows_slides_of_both_classes_and_outlines_the_region(task):
     sections = {section.title: section for section in task.draw(model(task), None, {})}
     assert list(sections) == ["Heat maps", "Clusters", "Confusion matrix"]
     (drawing,) = sections["Heat maps"].make()
-    assert "outlines the planted region" in drawing.caption
+    assert "outlines the enclosed nest" in drawing.caption
     assert [heat.region is None for heat in drawing.figure.maps] == [False, False]
     assert [heat.region.any() for heat in drawing.figure.maps] == [True, False]
     plain = GNN(GNNSettings(readout="mean"), task.signature).eval()
@@ -190,8 +189,3 @@ def test_the_hottest_tile_is_the_strongest_and_what_speaks_against_is_left_bare(
     cold = Examined({}, layout, torch.zeros(len(layout.places))).map(TILING, "none")
     assert not cold.heat.any() and cold.region is None
     assert hottest(layout, heat)[0] == {"x": column * 128, "y": row * 128, "side": 128}
-
-
-def test_heat_is_shared_with_neighbours():
-    graph = complete(2).remove_self_loops()
-    assert smoothed(graph, torch.tensor([1.0, 0.0])).tolist() == [0.5, 0.5]

@@ -37,8 +37,7 @@ def checkered(path, levels=(1, 2), mpp=0.5):
     for coarser in levels:
         smaller = pixels[::coarser, ::coarser]
         height, width = smaller.shape[:2]
-        padded = np.pad(smaller, ((0, -height % 256), (0, -width % 256), (0, 0)), mode="edge")
-        made.append(Level(width, height, encoded(padded), coarser))
+        made.append(Level(width, height, encoded(smaller), coarser))
     write_pyramid(path, made, mpp)
     return path
 
@@ -116,7 +115,7 @@ def test_a_slide_without_tissue_or_resolution_is_refused(tmp_path):
 
 
 HUGE = """
-import resource, sys
+import resource, sys, time
 import numpy as np, torch
 from pathlib import Path
 from edgewise.layers import ResNet
@@ -126,35 +125,36 @@ from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.slides.simulator import TILE, Level, draw, encoded, plan, write_pyramid
 
 torch.set_num_threads(1)
-path, side, tiling = Path(sys.argv[1]), 40_000, Tiling(mpp=2.0, size=64, workers=2)
+path, side, tiling = Path(sys.argv[1]), 50_000, Tiling(mpp=2.0, size=64, workers=2)
 kinds = [list(encoded(draw(plan(n, 0), n, 0))) for n in range(4)]  # 16 tiles each
 def tiles(side):
     count = -(-side // TILE)
     return (kinds[(r // 4 + c // 4) % 4][4 * (r % 4) + c % 4] for r in range(count) for c in range(count))
 coarser = [1] if "one" in sys.argv else [1, 4, 16]
 write_pyramid(path, [Level(side // k, side // k, tiles(side // k), k) for k in coarser], 0.5)
+start = time.perf_counter()
 layout = lay_out(path, tiling)
 (x,) = extract(ResNet(64), [layout], tiling)
 model, graph = PooledTransformer(PooledTransformerSettings(), Features(64, 2, whole_graph=True)), layout.graph()
 with torch.no_grad():
     model.eval()(graph, x)
 heat = model.relevance(graph, x, 1)
-assert heat.isfinite().all() and len(heat) == len(layout.places) > 8_000
+assert heat.isfinite().all() and len(heat) == len(layout.places) > 20_000
 peak = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-print(len(heat), peak[0] + tiling.workers * peak[1])
+print(len(heat), peak[0] + tiling.workers * peak[1], round(time.perf_counter() - start))
 """
 
 
 @pytest.mark.endurance
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("pyramid", ["one", "three"])
-def test_a_slide_of_40_000_by_40_000_pixels_takes_less_than_2_gb(tmp_path, pyramid):
+def test_a_slide_of_50_000_by_50_000_pixels_takes_less_than_2_gb(tmp_path, pyramid):
     """From file to heat map, on one level or three: the peak of this process and of each worker, added up."""
     command = [sys.executable, "-c", HUGE, str(tmp_path / "huge.tiff"), pyramid]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    tiles, peak = map(int, done.stdout.split())
-    print(f"{tiles:,} tiles, {peak / 1e9:.2f} GB")
-    assert tiles > 8_000
+    tiles, peak, seconds = map(int, done.stdout.split())
+    print(f"{tiles:,} tiles, {peak / 1e9:.2f} GB, {seconds / 60:.1f} minutes")
+    assert tiles > 20_000
     assert peak <= 2e9, f"{peak / 1e9:.2f} GB"
 
 

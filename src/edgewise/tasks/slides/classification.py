@@ -19,8 +19,6 @@ from edgewise.data.splits import SPLITS, Split, by_class, cut, named
 from edgewise.data.table import lines_of
 from edgewise.errors import DataError
 from edgewise.files import cache_path, check_header, holds, read_bytes, reading
-from edgewise.graphs import Graph
-from edgewise.kernels import aggregate
 from edgewise.layers import ResNet
 from edgewise.models.signature import Attribution
 from edgewise.tasks.core.abilities import Predicts
@@ -69,7 +67,7 @@ class Slides:
 class SlideClassification(GraphClassification):
     """Each slide is one example: tiles with tissue are nodes with an extractor's features, linked to those around them.
 
-    Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GCN → min-cut → attention → class
+    Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GNN → min-cut → attention → class
     Symbols     mean, σ = mean and deviation over the training tiles
     Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, where regions
                 are known and the model is an `Attribution`: the share of slides of the last class whose tile of
@@ -145,7 +143,7 @@ class SlideClassification(GraphClassification):
     def heat(self, model: Attribution, number: int, pattern: Pattern, device: Device, output: int) -> Tensor:
         """How much each tile of a slide contributes to a class [M]."""
         batch = self.batch(torch.tensor([number]), pattern).to(device)
-        return smoothed(batch.graph, model.relevance(batch.graph, batch.x, output)).cpu()
+        return model.relevance(batch.graph, batch.x, output).cpu()
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The class of a slide: the path of a file that OpenSlide reads, or a split and a number in it: "test:7"."""
@@ -187,7 +185,7 @@ class SlideClassification(GraphClassification):
             title, label = examined.values["class"], examined.values["label"]
             region = self.slides.region and self.slides.region(int(self.slides.splits["test"][number]))
             maps.append(examined.map(self.tiling, title if title == label else f"{title}, not {label}", region))
-        outline = " A line outlines the planted region, which the model was never shown." if self.slides.region else ""
+        outline = " A line outlines the enclosed nest, which the model was never shown." if self.slides.region else ""
         caption = f"Test slides, and below them how much each tile contributes to the predicted class.{outline}"
         return Drawing("heat", HeatMaps(maps), caption)
 
@@ -207,7 +205,7 @@ class SlideClassification(GraphClassification):
         values = {"slide": str(layout.path), "tiles": len(x), "class": best} | known | {"probabilities": probabilities}
         if not isinstance(model, Attribution):
             return Examined(values, layout, None)
-        heat = smoothed(graph, model.relevance(graph, x.to(device), self.slides.classes.index(best))).cpu()
+        heat = model.relevance(graph, x.to(device), self.slides.classes.index(best)).cpu()
         return Examined(values | {"hottest tiles": hottest(layout, heat)}, layout, heat)
 
 
@@ -268,12 +266,12 @@ def slides(
     workers: int = 2,
     seed: int = 0,
 ) -> SlideClassification:
-    """Detect in a whole slide whether, and show where, there is a region of large dark nuclei; or classify your own.
+    """Detect in a whole slide whether, and show where, immune cells enclose a tumour nest; or classify your own.
 
-    Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each, on which tissue, immune cells and the
-    stain vary; half of them have a planted region. A residual network first learns from the training slides' tiles,
-    without labels. The slides and the features are cached; both are made in some minutes,
-    once. Of the slides, 50 % train, 15 % choose the weights and 35 % test.
+    Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each. All have two nests and two rings of
+    immune cells; on half of them a ring encloses a nest, on the others nests and rings are apart. A residual network
+    first learns from the training slides' tiles, without labels. The slides and the features are cached; both are made
+    in some minutes, once. Of the slides, 50 % train, 15 % choose the weights and 35 % test.
 
     Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022
 
@@ -331,7 +329,7 @@ def slides(
 
 
 def _simulated(count: int, seed: int, workers: int) -> Slides:
-    place = cache_path("slides", digest((SIDE, MPP, CELL, QUALITY, seed, 2)))
+    place = cache_path("slides", digest((SIDE, MPP, CELL, QUALITY, seed, 3)))
     try:
         place.mkdir(parents=True, exist_ok=True)
         paths = tuple(place / f"slide-{number}.tiff" for number in range(count))
@@ -341,7 +339,7 @@ def _simulated(count: int, seed: int, workers: int) -> Slides:
         raise DataError(f"simulated slides cannot be written to {place}: {error.strerror}") from error
     splits = cut(torch.arange(count), (count // 2, count * 13 // 20))
     targets = torch.arange(count) % 2
-    return Slides(paths, targets, ("healthy", "planted"), splits, lambda number: plan(number, seed).region)
+    return Slides(paths, targets, ("apart", "enclosed"), splits, lambda number: plan(number, seed).region)
 
 
 def read_folder(folder: Path, seed: int) -> Slides:
@@ -402,11 +400,6 @@ class Examined:
         title = f"{path.name}: {predicted}, {self.values['probabilities'][predicted]:.0%}"
         name = re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)
         return {"heat map": Drawing(f"heat-{name}", HeatMaps([self.map(tiling, title)]))}
-
-
-def smoothed(graph: Graph, heat: Tensor) -> Tensor:
-    """The mean of each tile's heat and of its neighbours': what a region shows, its tiles show together."""
-    return aggregate(graph.add_self_loops(), heat[:, None], reduce="mean")[:, 0]
 
 
 def hottest(layout: Layout, heat: Tensor) -> list[dict[str, int]]:

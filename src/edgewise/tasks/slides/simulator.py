@@ -1,4 +1,4 @@
-"""Simulated slides: stained tissue with nuclei, immune cells and, in half of them, a region of large dark nuclei."""
+"""Simulated slides: tissue, tumour nests and rings of immune cells; only their arrangement tells the classes apart."""
 
 import io
 import struct
@@ -24,75 +24,87 @@ QUALITY = 80
 
 @dataclass(frozen=True)
 class Plan:
-    """What is on a slide, in cells of 16 pixels: tissue and a planted region, bool [64, 64] (none on a healthy slide),
-    clusters of immune cells [n, 3], centre and radius of each, and the stain: the colours of tissue and nuclei [2, 3].
+    """What is on a slide, in cells of 16 pixels: tissue, and the region where a ring encloses a nest, bool [64, 64];
+    two tumour nests and two rings of immune cells [2, 5], centre, radii and the share of those that is empty; and
+    the stain: the colours of tissue and nuclei [2, 3].
     """
 
     tissue: NDArray[np.bool_]
     region: NDArray[np.bool_]
-    clusters: Floats
+    nests: Floats
+    rings: Floats
     stain: Floats
 
 
 def plan(number: int, seed: int) -> Plan:
-    """What is on a slide: odd ones have a planted region, an ellipse with radii of 56 to 112 microns."""
+    """What is on a slide: on odd ones a ring encloses a nest, on even ones no ring does.
+
+    Four places have room for a ring around a nest, and all are drawn from one distribution; slides 2 k and 2 k + 1 have
+    as many nests and rings: both classes have the same amounts of everything. The gap between a ring
+    and its nest is as wide as a tile of 32 microns.
+    """
     random = np.random.default_rng((seed, number, 0))
     cells = SIDE // CELL
     y, x = np.mgrid[:cells, :cells] + 0.5
+    quarters = np.array([[1, 1], [1, 3], [3, 1], [3, 3]]) * cells / 4
+    places = random.permutation(quarters) + random.uniform(-2.5, 2.5, (4, 2))
     tissue = np.zeros((cells, cells), dtype=bool)
-    while tissue.mean() < 0.4:
-        centre, radii, wave = random.uniform(16, 48, 2), random.uniform(12, 26, 2), random.uniform(0, 6.28, 3)
-        angle = np.arctan2(y - centre[0], x - centre[1])
+    for row, column in places:
+        radii, wave = random.uniform(14, 18, 2), random.uniform(0, 6.28, 3)
+        angle = np.arctan2(y - row, x - column)
         edge = 1 + 0.12 * np.sin(3 * angle + wave[0]) + 0.08 * np.sin(5 * angle + wave[1])
-        tissue |= np.hypot((y - centre[0]) / radii[0], (x - centre[1]) / radii[1]) < edge
-
-    def somewhere() -> Floats:
-        inside = np.argwhere(tissue & (np.abs(y - 32) < 26) & (np.abs(x - 32) < 26))
-        return inside[random.integers(len(inside))] + 0.5
-
-    region = np.zeros_like(tissue)
-    if number % 2:
-        centre, radii = somewhere(), random.uniform(7, 14, 2)
-        region = np.hypot((y - centre[0]) / radii[0], (x - centre[1]) / radii[1]) < 1
-    clusters = np.array([[*somewhere(), random.uniform(4, 9)] for _ in range(random.integers(1, 4))])
+        tissue |= np.hypot((y - row) / radii[0], (x - column) / radii[1]) < edge
+    enclosed = bool(number % 2)
+    n, m = np.random.default_rng((seed, number // 2, 2)).integers(1, 3, 2).tolist()  # rings and nests
+    outer, wide = random.uniform(12, 12.5, (n, 1)), random.uniform(2.6, 3.2, (n, 1))
+    rings = np.hstack([places[:n], outer, outer, 1 - wide / outer])
+    nests = np.hstack([places[n - enclosed :][:m], random.uniform(3.5, 4.8, (m, 2)), np.zeros((m, 1))])
+    region = (np.hypot(y - rings[-1, 0], x - rings[-1, 1]) < outer[-1]) & enclosed
     stain = np.array([[226, 170, 200], [110, 70, 150]]) * random.uniform(0.88, 1.08, (2, 3))
-    return Plan(tissue, region, clusters, stain.clip(0, 235))
+    return Plan(tissue, region, nests, rings, stain.clip(0, 235))
 
 
 def draw(planned: Plan, number: int, seed: int) -> Pixels:
     """The slide's pixels [1024, 1024, 3].
 
-    Nuclei have radii of 2 to 3.5 microns; those of immune cells 1.5 to 2.2, and lie densely; planted ones 4.5 to 7,
-    and lie densely too: being dark or dense alone means nothing.
+    Nuclei have radii of 2 to 3.5 microns; those of immune cells 1.5 to 2.2 and those of nests 4.5 to 7, both densely.
     """
     from PIL import Image, ImageDraw, ImageFilter
 
     random = np.random.default_rng((seed, number, 1))
-    texture = Image.fromarray(random.integers(0, 255, (128, 128), dtype=np.uint8)).resize((SIDE, SIDE))
-    fibres = (np.asarray(texture, dtype=np.float32)[..., None] - 127) * 0.12
-    paper = np.full((SIDE, SIDE, 3), 243, dtype=np.float32)
-    smooth = Image.fromarray(planned.tissue.astype(np.uint8) * 255).resize((SIDE, SIDE), Image.Resampling.BICUBIC)
-    inside = np.asarray(smooth)[..., None] > 127
-    ground = np.where(inside, planned.stain[0].astype(np.float32) + fibres, paper)
-    picture = Image.fromarray(ground.clip(0, 255).astype(np.uint8))
+    whole = (SIDE, SIDE)
+    fibres = planned.stain[0] + random.uniform(-15, 15, (SIDE // 8, SIDE // 8, 1))
+    ground = Image.fromarray(fibres.clip(0, 255).astype(np.uint8)).resize(whole)
+    smooth = Image.fromarray(planned.tissue.astype(np.uint8) * 255).resize(whole, Image.Resampling.BICUBIC)
+    inside = np.asarray(smooth) > 127
+    picture = Image.composite(ground, Image.new("RGB", whole, (243, 243, 243)), Image.fromarray(inside))
     pen = ImageDraw.Draw(picture)
     for x, y, wide, high, shade in _nuclei(planned, random):
-        if inside[int(y) % SIDE, int(x) % SIDE, 0]:
+        if inside[int(y) % SIDE, int(x) % SIDE]:
             colour = tuple(int(c) for c in (planned.stain[1] * shade).clip(0, 255))
             pen.ellipse((x - wide, y - high, x + wide, y + high), fill=colour)
-    grain = np.tile(random.normal(0, 3, (SIDE // 8, SIDE // 8, 3)).astype(np.float32), (8, 8, 1))
-    blurred = np.asarray(picture.filter(ImageFilter.GaussianBlur(0.8)), dtype=np.float32)
+    grain = np.tile(random.normal(0, 3, (SIDE // 8, SIDE // 8, 3)).astype(np.int16), (8, 8, 1))
+    blurred = np.asarray(picture.filter(ImageFilter.GaussianBlur(0.8)))
     return (blurred + grain).clip(0, 255).astype(np.uint8)
 
 
 def _nuclei(planned: Plan, random: np.random.Generator) -> list[list[float]]:
-    """Centre, half axes in pixels and shade of every nucleus [n, 5]: normal ones, immune cells, planted ones."""
+    """Centre, half axes in pixels and shade of every nucleus [n, 5]: normal ones, immune cells, those of nests."""
+
+    def fill(shapes: Floats, density: float) -> Floats:
+        centres = []
+        for row, column, high, wide, empty in shapes.tolist():
+            count = int(density * np.pi * high * wide * (1 - empty**2))
+            angle, radius = random.uniform(0, 6.2832, count), np.sqrt(random.uniform(empty**2, 1, count))
+            centres.append(np.stack([column + wide * radius * np.cos(angle), row + high * radius * np.sin(angle)], 1))
+        return np.concatenate(centres) * CELL
+
     normal = random.uniform(0, SIDE, (900, 2))
-    immune = [(random.normal(0, 0.5, (int(8 * r * r), 2)) * r + (x, y)) * CELL for y, x, r in planned.clusters.tolist()]
-    cells = np.argwhere(planned.region)[:, ::-1]
-    planted = (cells[::3] + random.uniform(0, (3, 1), (len(cells[::3]), 2))) * CELL
-    free = ~planned.region[tuple((normal // CELL).astype(int).T[::-1])]
-    kinds = [(normal[free], 4.0, 7.0, 1.0), (np.concatenate(immune), 3.0, 4.4, 0.8), (planted, 9.0, 14.0, 0.85)]
+    kinds = [
+        (normal, 4.0, 7.0, 1.0),
+        (fill(planned.rings, 2.5), 3.0, 4.4, 0.8),
+        (fill(planned.nests, 0.4), 9.0, 14.0, 0.85),
+    ]
     drawn = []
     for centres, least, most, shade in kinds:
         axes = random.uniform(least, most, (len(centres), 1)) * random.uniform(0.75, 1.25, (len(centres), 2))
@@ -157,9 +169,10 @@ def _directory(file: Any, link: int, level: Level, kind: tuple[bool, float], whe
 
 
 def encoded(pixels: Pixels) -> Iterator[bytes]:
-    """The JPEG tiles of a picture whose sides are multiples of 256."""
+    """The JPEG tiles of a picture, whose last pixels fill up the tiles at its right and lower edge."""
     from PIL import Image
 
+    pixels = np.pad(pixels, ((0, -pixels.shape[0] % TILE), (0, -pixels.shape[1] % TILE), (0, 0)), mode="edge")
     for y in range(0, pixels.shape[0], TILE):
         for x in range(0, pixels.shape[1], TILE):
             content = io.BytesIO()
@@ -170,12 +183,14 @@ def encoded(pixels: Pixels) -> Iterator[bytes]:
 
 def simulate(path: str, number: int, seed: int) -> int:
     """Write a simulated slide of three levels, unless it is there; its number."""
+    from PIL import Image
+
     if not Path(path).is_file():
         pixels = draw(plan(number, seed), number, seed)
         levels = []
         for coarser in (1, 2, 4):
             side = SIDE // coarser
-            smaller = pixels.reshape(side, coarser, side, coarser, 3).mean((1, 3)).astype(np.uint8)
-            levels.append(Level(side, side, encoded(smaller), coarser))
+            smaller = Image.fromarray(pixels).reduce(coarser)
+            levels.append(Level(side, side, encoded(np.asarray(smaller)), coarser))
         write_pyramid(Path(path), levels, MPP)
     return number
