@@ -1,17 +1,16 @@
 """Do texts without labels help to tell film reviews apart, and from how many labels on do they not?
 
-python -m benchmarks.studies.claims.sentiment [seeds] [run]
+python -m benchmarks.studies.claims.sentiment [seeds [labels [run]]]
 
 `own-masked-texts` reads the training phrases of SST-2 without their labels, once, unless a run that has is given.
-`own-texts` then learns from 100 or
-1,000 of them, drawn anew for each seed, or from all, from these weights and from drawn ones; as many more, at most a
-tenth of all, choose the weights. What tests are the 872 labelled sentences, which neither has read. Beside both: TF-IDF
-of words and pairs of words with logistic regression on the same labels.
+`own-texts` then learns from 100 or 1,000 of them, drawn anew for each seed, or from all (0), by these weights and by
+drawn ones; as many more, at most a tenth of all, choose the weights. The 872 labelled sentences test, which neither has
+read. Beside both: TF-IDF of words and pairs of words with logistic regression on the same labels.
 """
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import mean, stdev
 from tempfile import TemporaryDirectory
@@ -55,7 +54,7 @@ def simple(table: pl.DataFrame) -> float:
     return float(best.score(x["test"], text["test"]["label"]))
 
 
-def measure(seeds: int, before: str = "") -> Iterator[tuple[str, str, list[float]]]:
+def measure(seeds: int, numbers: Iterable[int] = STEPS, before: str = "") -> Iterator[tuple[str, str, list[float]]]:
     """The test accuracies of each method from so many labels; from all of them for one seed."""
     train, test = read()
     with TemporaryDirectory() as folder:
@@ -64,7 +63,7 @@ def measure(seeds: int, before: str = "") -> Iterator[tuple[str, str, list[float
             parts(train, test, 0, 0).write_csv(place / "all.csv")
             before = str(place / "masked")
             edgewise.train("own-masked-texts", before, file=str(place / "all.csv"), epochs=6)
-        for labels, steps in STEPS.items():
+        for labels in numbers:
             found: dict[str, list[float]] = {"TF-IDF": [], "from drawn weights": [], "pre-trained": []}
             for seed in range(seeds if labels else 1):
                 table = parts(train, test, labels, seed)
@@ -72,19 +71,20 @@ def measure(seeds: int, before: str = "") -> Iterator[tuple[str, str, list[float
                 found["TF-IDF"].append(simple(table))
                 for name, start in (("from drawn weights", ""), ("pre-trained", before)):
                     run, data = place / f"{labels}-{seed}-{bool(start)}", {"file": str(place / "labelled.csv")}
-                    chosen: dict[str, Any] = {"start": {"run": start}, "train": {"seed": seed, "steps": steps}}
+                    chosen: dict[str, Any] = {"start": {"run": start}, "train": {"seed": seed, "steps": STEPS[labels]}}
                     found[name].append(tested("own-texts", run, task=data | {"vocabulary": 8000}, **chosen))
             yield from (
                 (f"{labels:,}" if labels else f"all {len(train):,}", name, each) for name, each in found.items()
             )
 
 
-def main(seeds: int = 5, before: str = "") -> None:
+def main(seeds: int = 5, labels: int | None = None, before: str = "") -> None:
     print("| labels, method | test accuracy | seeds |\n|---|---|---|")
-    for labels, name, each in measure(seeds, before):
+    for number, name, each in measure(seeds, STEPS if labels is None else [labels], before):
         spread = f" ± {100 * stdev(each):.1f} %" if len(each) > 1 else ""
-        print(f"| {labels}, {name} | {100 * mean(each):.1f} %{spread} | {len(each)} |", flush=True)
+        print(f"| {number}, {name} | {100 * mean(each):.1f} %{spread} | {len(each)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5, *sys.argv[2:3])
+    given = dict(zip(("seeds", "labels"), map(int, sys.argv[1:3]), strict=False))
+    main(**given, before="".join(sys.argv[3:4]))

@@ -15,7 +15,7 @@ from torch.nn import functional
 from edgewise.kernels.call import Aggregate, Attend, Call, Collect
 from edgewise.kernels.messages import Filter, Message
 from edgewise.kernels.planning import dispatch
-from edgewise.kernels.planning.recording import Recorded, as_written, recording
+from edgewise.kernels.planning.recording import Recorded, as_written, listed_plans, recording
 from edgewise.kernels.scores import EdgeBias
 
 
@@ -70,7 +70,7 @@ def gates() -> Gates | None:
 
 def is_watched() -> bool:
     """Whether an enclosing context scales, records, lists or chooses calls, which then must be ours."""
-    mine = (gates(), recording(), dispatch.listed_plans.get(), dispatch.forced_backend())
+    mine = (gates(), recording(), listed_plans.get(), dispatch.forced_backend())
     return mine != (None, None, None, None)
 
 
