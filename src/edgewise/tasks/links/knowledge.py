@@ -499,7 +499,7 @@ class OwnFacts(KnowledgeGraph):
 
 def knowledge_folder(
     folder: str = "facts",
-    width: int = 64,
+    width: int = 0,
     decoder: Annotated[str, OneOf(DECODERS)] = "complex",
     fold: int = 0,
     cut: Literal["auto", "random", "given"] = "auto",
@@ -522,7 +522,8 @@ def knowledge_folder(
 
     Args:
         folder: Where the files lie.
-        width: Channels of the embeddings of entities and relations.
+        width: Channels of the embeddings of entities and relations. 0: a power of two, as many as there are entities
+            or more, from 64 to 128.
         decoder: How the embeddings of two entities and a relation say that a fact is true: "distmult", which takes a
             fact for its inverse, "complex", or "rotate".
         fold: Seed of the random cut, of one file.
@@ -597,6 +598,7 @@ def _own(
     notes: Sequence[str] = (),
     changes: Sequence[str] = (),
 ) -> OwnFacts:
+    width = width or min(128, max(64, 1 << (len(facts.entities) - 1).bit_length()))
     task = OwnFacts(folder_name(place), facts, width, decoder, attributes)
     notes = [*notes, *(attributes.notes if attributes else ())]
     task.sources, task.summary, task.changes = files, (task.describe(), *notes), tuple(changes)
