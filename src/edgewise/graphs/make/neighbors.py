@@ -77,7 +77,8 @@ def k_nearest_in_members(points: Tensor, sizes: Tensor, k: int, loops: bool = Tr
     x = _members(points, sizes)
     if x is None:
         return Graph.batch(k_nearest(member, k, loops=loops) for member in points.split(sizes.tolist()))
-    n, there = x.shape[1], torch.arange(x.shape[1]) < sizes[:, None]
+    sizes, n = sizes.cpu(), x.shape[1]
+    there = torch.arange(n) < sizes[:, None]
     degrees = (sizes - int(not loops)).clamp(0, whole_number(k, "k"))
     distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").masked_fill_(~there[:, None], math.inf)
     own = -1 if loops else math.inf
@@ -136,7 +137,8 @@ def radius_graph_in_members(points: Tensor, sizes: Tensor, radius: float) -> Gra
     x = _members(points, sizes)
     if x is None:
         return Graph.batch(radius_graph(member, radius) for member in points.split(sizes.tolist()))
-    radius, there = _radius(radius), torch.arange(x.shape[1]) < sizes[:, None]
+    radius, sizes = _radius(radius), sizes.cpu()
+    there = torch.arange(x.shape[1]) < sizes[:, None]
     distance = sum((axis[:, :, None] - axis[:, None]).square() for axis in x.unbind(-1))
     assert isinstance(distance, Tensor)
     distance.diagonal(dim1=1, dim2=2).fill_(math.inf)
@@ -195,6 +197,7 @@ def _members(points: Tensor, sizes: Tensor) -> Tensor | None:
     are too large for all pairs, or of such sizes that more than half of these would be of no points."""
     if int(sizes.sum()) != len(points):
         raise GraphError(f"the members have {int(sizes.sum())} points by their sizes, but there are {len(points)}")
+    sizes = sizes.cpu()
     n = int(sizes.max()) if len(sizes) else 0
     if not n or n > DENSE or len(sizes) * n * n > 2 * int(sizes.square().sum()):
         return None

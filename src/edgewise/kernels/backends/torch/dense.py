@@ -83,7 +83,9 @@ def _refuses(call: Call) -> str | None:
 def _spreads(call: Call) -> bool:
     """Whether pairs without an edge are multiplied too, by 0."""
     graph = call.graph
-    return not (graph.is_complete or (isinstance(call, Attend) and not call.score.biases and BLOCKS.holds(graph)))
+    if isinstance(call, Attend) and not call.score.biases and not _is_written(call) and BLOCKS.holds(graph):
+        return False
+    return not graph.is_complete
 
 
 def cost(call: Call) -> Cost:
