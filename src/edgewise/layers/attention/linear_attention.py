@@ -145,9 +145,8 @@ class PositiveFeatures(Layer):
         generator = torch.Generator().manual_seed(int(self.drawn))
         count, channels = self.omega.shape
         omega = projections(count, channels, self.orthogonal, generator)[0].to(self.omega)
-        self.omega = (
-            nn.Parameter(omega) if self.learned else omega
-        )  # a tensor of its own: the backward passes of earlier calls read theirs
+        # A tensor of its own: the backward passes of earlier calls read theirs.
+        self.omega = nn.Parameter(omega) if self.learned else omega
 
 
 class HyperbolicFeatures(PositiveFeatures):

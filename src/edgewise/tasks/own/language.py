@@ -26,7 +26,7 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.own.images import PARTS
-from edgewise.tasks.own.texts import ENDING, MAX_BYTES, MAX_FILES, TEXTS, TOGETHER, read_text, tokenizer_of
+from edgewise.tasks.own.texts import ENDING, MAX_BYTES, MAX_FILES, TEXTS, TOGETHER, input_of, read_text, tokenizer_of
 from edgewise.tasks.text.language import Text
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
@@ -184,10 +184,7 @@ class OwnText(Text):
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest next tokens after a text, and its own mean loss (None for one token)."""
         if (row := object_in(request)) is not None:
-            column = next((name for name in (self.own.given.found.get("text"), "text") if name in row), None)
-            if column is None:
-                raise DataError(f"a row of {self.name} is {self.form}, and it has {', '.join(row) or 'nothing'}")
-            request = str(row[column])
+            request = input_of(row, "text", self)
         return super().predict(model, pattern, request, device)
 
     def preprocessing(self) -> dict[str, Any]:

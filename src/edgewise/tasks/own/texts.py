@@ -170,10 +170,7 @@ class OwnRows(OwnExamples):
     def made(self, row: Row, pattern: Pattern) -> Member:
         """A new example by the cell of its column, as training called that or by its meaning."""
         (meaning,) = self.how.asked.inputs
-        column = next((name for name in (self.own.given.found.get(meaning), meaning) if name in row), None)
-        if column is None:
-            raise DataError(f"a row of {self.name} is {self.form}, and it has {', '.join(row) or 'nothing'}")
-        return self.read("" if row[column] is None else str(row[column]), pattern)
+        return self.read(input_of(row, meaning, self), pattern)
 
 
 class OwnTexts(OwnRows):
@@ -332,6 +329,14 @@ def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[int] | 
 def tokenizer_of(run: str) -> Tokenizer | None:
     """The tokens that a run has kept, or None."""
     return kept_tokenizer(Path(run).expanduser()) if run else None
+
+
+def input_of(row: Row, meaning: str, task: Any) -> str:
+    """The cell of a row with an input, by its column's name in a task's own data or by its meaning."""
+    column = next((name for name in (task.own.given.found.get(meaning), meaning) if name in row), None)
+    if column is None:
+        raise DataError(f"a row of {task.name} is {task.form}, and it has {', '.join(row) or 'nothing'}")
+    return "" if row[column] is None else str(row[column])
 
 
 def read_text(path: Path) -> tuple[str, str]:

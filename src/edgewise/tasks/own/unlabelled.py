@@ -15,11 +15,11 @@ from edgewise.data.examples import Asked, Examples, given_table
 from edgewise.data.record import Fitted, Settled, with_validation
 from edgewise.data.splits import SPLITS, Cut, How, Split
 from edgewise.data.table import object_in
-from edgewise.errors import ConfigError, DataError
+from edgewise.errors import ConfigError
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern
 from edgewise.tasks.own.language import name_of, read
-from edgewise.tasks.own.texts import TEXTS, TextRows, tokenizer_of
+from edgewise.tasks.own.texts import TEXTS, TextRows, input_of, tokenizer_of
 from edgewise.tasks.text.denoising import Denoising, MaskedTokens, Noise
 from edgewise.tasks.text.tokenization import TOKENIZER, KeepsTokenizer
 from edgewise.tasks.text.translation import Manner
@@ -79,12 +79,8 @@ class _Unlabelled(KeepsTokenizer):
 
     def asked(self, request: str) -> str:
         """The text of a request, which may be a row."""
-        if (row := object_in(request)) is not None:
-            column = next((name for name in (self.own.given.found.get("text"), "text") if name in row), None)
-            if column is None:
-                raise DataError(f"a row of texts is {self.form}, and it has {', '.join(row) or 'nothing'}")
-            request = str(row[column])
-        return self.how.letters([request])[0]
+        row = object_in(request)
+        return self.how.letters([request if row is None else input_of(row, "text", self)])[0]
 
 
 class MaskedTexts(_Unlabelled, MaskedTokens):

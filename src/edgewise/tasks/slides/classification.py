@@ -268,7 +268,7 @@ def slides(
 ) -> SlideClassification:
     """Detect in a whole slide whether, and show where, immune cells enclose a tumour nest; or classify your own.
 
-    Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each. All have two nests and two rings of
+    Simulated slides are pyramids of 1,024 × 1,024 pixels at 0.5 microns each. All have one or two nests and rings of
     immune cells; on half of them a ring encloses a nest, on the others nests and rings are apart. A residual network
     first learns from the training slides' tiles, without labels. The slides and the features are cached; both are made
     in some minutes, once. Of the slides, 50 % train, 15 % choose the weights and 35 % test.

@@ -25,7 +25,7 @@ QUALITY = 80
 @dataclass(frozen=True)
 class Plan:
     """What is on a slide, in cells of 16 pixels: tissue, and the region where a ring encloses a nest, bool [64, 64];
-    two tumour nests and two rings of immune cells [2, 5], centre, radii and the share of those that is empty; and
+    one or two tumour nests and rings of immune cells [n, 5], centre, radii and the share of those that is empty; and
     the stain: the colours of tissue and nuclei [2, 3].
     """
 
