@@ -14,6 +14,7 @@ from edgewise.errors import GraphError
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.patterns import blocks
+from edgewise.memory import check_fits
 
 Floats = NDArray[numpy.float64]
 
@@ -21,6 +22,7 @@ DENSE = 2000  # nodes of a component up to which all eigenvectors are computed, 
 SAME = 1e-7  # eigenvalues this close are one
 RESIDUAL = 1e-6  # the largest |L v - λ v| that is returned
 PATIENCE = 40  # restarts of Lanczos before the matrix is factorised instead
+TOGETHER = 2048  # nodes to which distances are computed at once, a bit for each: what suits the caches of an AMD EPYC
 PADDING = 2.0  # in place of the eigenvalues that a small graph does not have: the largest that any graph has
 
 
@@ -131,25 +133,74 @@ def hops(graph: Graph, most: int) -> tuple[Graph, Tensor]:
     """How many edges lead from every node to every other of its graph, and the graph of those pairs.
 
     Equation    h_ij = the least number of edges from j to i; most + 1 where it is more, or where there is no path
-    Shapes      -> the complete graph on each member, and h [E'] int64 in that graph's edge order
-    Errors      GraphError for a graph whose receivers are not its senders
-    Cost        O(Σ n E) time and O(Σ n²) memory over the members
+    Shapes      -> the complete graph on each member, and h [E'] in that graph's edge order, int8, or int32 for `most`
+                above 126
+    Errors      GraphError for a graph whose receivers are not its senders, or distances that do not fit in memory
+    Cost        O(most n E / 64) time for all members, of which the largest has n nodes, and O(N n) memory. 20,000 nodes
+                and 100,000 edges, up to 8: 1.5 s on an AMD EPYC, 0.4 GB
 
     >>> path = Graph.from_edge_index([[0, 1], [1, 2]], num_nodes=3)  # 0 → 1 → 2
     >>> pairs, distance = hops(path, most=5)
     >>> pairs.dense_mask().all().item(), distance.view(3, 3).tolist()
     (True, [[0, 6, 6], [1, 0, 6], [2, 1, 0]])
     """
-    from scipy.sparse.csgraph import shortest_path
+    graph.require_square("a search for paths")
+    most, sizes = whole_number(most, "most"), graph.sizes.cpu().numpy()
+    n, widest = graph.num_receivers, int(sizes.max(initial=0))
+    dtype = numpy.dtype(numpy.int8 if most < 127 else numpy.int32)
+    check_fits(n * widest * dtype.itemsize, "the table of distances between {:,} nodes", n)
+    place, ranked = _neighbors_by_rank(graph)
+    number = numpy.arange(n) - numpy.repeat(sizes.cumsum() - sizes, sizes)  # of each node in its member
+    apart = numpy.empty((n, widest), dtype)
+    for first in range(0, widest, TOGETHER):
+        width = min(TOGETHER, widest - first)
+        inside, column = (number >= first) & (number < first + width), number - first
+        own = numpy.zeros((n, -(-width // 64)), numpy.uint64)
+        own.view(numpy.uint8)[place[inside], column[inside] // 8] = 1 << column[inside] % 8
+        bits = _distance_bits(ranked, own, most)
+        for start in range(0, n, 128):  # rows that stay in the processor's cache
+            rows = place[start : start + 128]
+            apart[start : start + 128, first : first + width] = sum(
+                numpy.unpackbits(bit[rows].view(numpy.uint8), 1, width, "little").astype(dtype) * (1 << k)
+                for k, bit in enumerate(bits)
+            )
+    listed = apart.ravel() if len(sizes) == 1 else apart[numpy.arange(widest) < numpy.repeat(sizes, sizes)[:, None]]
+    return blocks(sizes.tolist()).to(graph.device), torch.from_numpy(listed).to(graph.device)
 
-    most = whole_number(most, "most")
-    pairs = blocks(graph.sizes.tolist()).to(graph.device)
-    distances = [torch.zeros(0, dtype=torch.int64)]
-    for _, a in _adjacencies(graph, symmetric=False):
-        distance = shortest_path(a, unweighted=True)
-        distance[distance > most] = most + 1
-        distances.append(torch.from_numpy(distance.astype(numpy.int64)).flatten())
-    return pairs, torch.cat(distances).to(graph.device)
+
+def _neighbors_by_rank(graph: Graph) -> tuple[Any, list[Any]]:
+    """Each node's place among all by falling degree; and for k = 0, 1, ... the places of the k-th sender of the nodes
+    with more than k, which are the first of all."""
+    offsets, senders, degrees = (t.cpu().numpy() for t in (graph.offsets, graph.senders, graph.in_degrees()))
+    order = numpy.argsort(-degrees, kind="stable")
+    place = numpy.argsort(order)
+    counts = len(degrees) - numpy.bincount(degrees).cumsum()
+    return place, [place[senders[offsets[order[:count]] + k]] for k, count in enumerate(counts[:-1])]
+
+
+def _distance_bits(ranked: list[Any], reached: Any, most: int) -> list[Any]:
+    """The binary digits of all distances, the lowest first, each one bit at the place where `reached` has it.
+
+    Symbols     reached [N, words] = whether j is i, a bit for each of 64 j in a word; it is overwritten
+    """
+    bits = [numpy.zeros_like(reached) for _ in range((most + 1).bit_length())]
+    for step in range(1, most + 1):
+        new = numpy.zeros_like(reached)
+        for senders in ranked:
+            new[: len(senders)] |= numpy.take(reached, senders, axis=0)
+        new &= ~reached
+        if not new.any():
+            break
+        reached |= new
+        _add(bits, step, new)
+    _add(bits, most + 1, ~reached)
+    return bits
+
+
+def _add(bits: list[Any], number: int, where: Any) -> None:
+    for k, bit in enumerate(bits):
+        if number >> k & 1:
+            bit |= where
 
 
 def path_edges(graph: Graph, most: int) -> Tensor:
@@ -164,6 +215,8 @@ def path_edges(graph: Graph, most: int) -> Tensor:
     from scipy.sparse.csgraph import shortest_path
 
     most, paths = whole_number(most, "most"), []
+    pairs = int(graph.sizes.square().sum())
+    check_fits(8 * most * pairs, "the shortest paths between {:,} pairs of nodes", pairs)
     number = _edge_numbers(graph)
     for first, a in _adjacencies(graph, symmetric=False):
         n = a.shape[0]

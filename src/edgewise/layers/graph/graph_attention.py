@@ -242,7 +242,7 @@ class GraphormerAttention(WholeGraphAttention):
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         q, k, v = self._self_ends(graph, x, cache)
         pairs, apart = _hops(graph, self.most)
-        bias = self.distance[apart]
+        bias = self.distance[apart.long()]
         if self.path is not None:
             bias = bias + self.along(graph, e)
         return self.output(self.mean(pairs, q, k, v, Dot() + EdgeBias(bias.to(q.dtype))).flatten(-2))
