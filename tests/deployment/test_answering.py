@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,15 @@ def made(kind: str, place: Path) -> Kind:
     if kind == "frames":
         file = frames(own)
         return Choice("atom-frames", {"file": str(file)}), Choice("potential", {"layer": "painn", **GNN}), file
+    if kind == "films":
+        x = [[[draw.random() for _ in "xyz"] for _ in range(5)] for _ in range(6)]
+        x = [[[[a + t * a * b / 20 for a, b in pairwise([*one, 1])] for one in film] for t in range(5)] for film in x]
+        rows = [(f"f{f}", t, f"p{n}", "ab"[n % 2], *one) for f, film in enumerate(x) for t, frame in enumerate(film)
+                for n, one in enumerate(frame)]  # fmt: skip
+        draw.shuffle(rows)
+        file = written(own / "films.csv", "trajectory,step,particle,kind,x,y,z", rows)
+        options = {"folder": str(file), "box": [1.5, 0.7, 2.0], "periodic": [False, True, False], "history": 2}
+        return Choice("trajectories", options | {"steps": 3}), Choice("simulator", {"width": 8, "depth": 2}), file
     if kind == "continued":
         lines = [f"{draw.choice(['Ärger', 'it', 'no'])} is {draw.choice('abc')}{n % 7}" for n in range(300)]
         options = {"file": str(written(own / "tale.txt", "", lines)), "vocabulary": 280, "context": 16}
@@ -188,7 +198,7 @@ KINDS = [
     "files of points",
     "facts",
 ]
-KINDS += ["choices", "pairs", "continued", "frames"]
+KINDS += ["choices", "pairs", "continued", "frames", "films"]
 
 
 def of(kind: str, place: Path) -> tuple[Trained, Path]:
@@ -233,7 +243,9 @@ def test_answers_are_those_of_the_model_with_its_task(kind: str, tmp_path: Path)
     trained, given = of(kind, tmp_path)
     alone, about = in_own_units(alone_of(trained.task, trained.model, None), trained.task.preprocessing())
     graph, *tensors = alone.call
-    first = {"pairs": "pairs", "texts": "tokens", "continued": "tokens", "frames": "features"}.get(kind, "x")
+    first = {"pairs": "pairs", "texts": "tokens", "continued": "tokens", "frames": "features", "films": "features"}.get(
+        kind, "x"
+    )
     wrapped = Exportable(alone.model, graph, alone.names or (first, "edge_attr")[: len(tensors)]).eval()
     example = wrapped.inputs(graph, *tensors), wrapped.outputs(graph, *tensors)
     inputs = {name: wrapped.shape(name, tensor) for name, tensor in example[0].items()}

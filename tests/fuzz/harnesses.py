@@ -16,7 +16,8 @@ from safetensors.torch import save
 
 from edgewise.configuration import read_yaml
 from edgewise.data import build_store
-from edgewise.data.table import pieces, read_table
+from edgewise.data.examples import Asked
+from edgewise.data.table import object_in, pieces, read_table
 from edgewise.graphs.layout import check_store
 from edgewise.models.hub.pretrained import from_hugging_face
 from edgewise.tasks.graphs.molecules import molecule
@@ -31,6 +32,7 @@ from edgewise.tasks.own.frames import read_xyz
 from edgewise.tasks.own.graphs import graph_folder
 from edgewise.tasks.own.images import read_picture
 from edgewise.tasks.own.nodes import link_folder, node_folder
+from edgewise.tasks.own.trajectories import TrajectoryFiles
 from edgewise.tasks.slides.classification import read_folder
 from edgewise.tasks.slides.reader import Tiling, lay_out
 from edgewise.tasks.text.language import read_text
@@ -100,6 +102,17 @@ def read_columns(path: Path) -> None:
 def read_pieces(path: Path) -> None:
     for table in pieces(path, ["size"], rows=2):
         table.numbers("size")
+
+
+def read_films(path: Path) -> None:
+    TrajectoryFiles(Asked("films"), history=2).read(path, None)
+
+
+def read_row(text: str) -> None:
+    """A film of a request, where it is an object of JSON."""
+    if (row := object_in(text)) is not None:
+        files = TrajectoryFiles(Asked("films"), history=2)
+        files.checked([files.made(row, "film", "the film")])
 
 
 def read_store(path: Path) -> None:
@@ -244,6 +257,14 @@ HARNESSES = {
         lambda: [b"CC(=O)Oc1ccccc1C(=O)O", b"[Na+].[Cl-]", rb"F/C=C\F", b"C[C@H](N)C(=O)O"],
     ),
     "frames": Harness(file("a.xyz", lambda path: [*read_xyz(path)]), lambda: [seeds.FRAMES]),
+    "film": Harness(
+        file("a.npz", read_films),
+        lambda: [
+            seeds.npz(positions=np.ones((4, 2, 2)), kinds=np.array(["a", "b"]), box=[2.0, np.inf], periodic=[1, 0])
+        ],
+    ),
+    "film-table": Harness(file("a.csv", read_films), lambda: [seeds.FILM]),
+    "film-row": Harness(lambda _, content: read_row(content.decode("utf-8", "replace")), lambda: [seeds.FILM_ROW]),
     "slide": Harness(file("a.tiff", lambda path: lay_out(path, Tiling(workers=0))), seeds.slide),
     "labels": Harness(file("labels.csv", lambda path: read_folder(path.parent, 0)), lambda: [seeds.LABELS], slides_of),
     "text": Harness(file("a.txt", read_text), lambda: ["a text, äöü\n".encode()]),

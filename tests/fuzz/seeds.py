@@ -154,6 +154,10 @@ Lattice="4 0 0 1 4 0 0 0 4" Properties=species:S:1:pos:R:3:forces:R:3 energy=-1.
 H 0 0 0 0.1 0 0
 O 0 0 1 -0.1 0 0
 """
+FILM = b"step,particle,kind,x,y\n" + b"".join(b"%d,p%d,a,%d.5,2\n" % (t, n, t) for t in range(4) for n in range(2))
+FILM_ROW = (
+    b'{"positions": [[[0, 1.5]], [[0, 1]], [[0.5, 1]], [[1, 2]]], "kinds": ["a"], "box": [9, null], "periodic": [1, 0]}'
+)
 MOLECULES = b"smiles,value\n" + b"".join(b"%s,%d.5\n" % (b"C" * n, n) for n in range(1, 12))
 PAGES = b"node_id\tfeature\tlabel\n0\t1,0,1\t2\n1\t0,0,1\t4\n~\nnode_id\tnode_id\n0\t1\n1\t0\n"
 RECIPE = b"task: {name: karate}\nmodel:\n  name: gnn\n  width: 16\ntrain: {steps: 10, rate: 1.0e-2}\n"

@@ -116,6 +116,18 @@ def frames(place: Path, count: int = 12) -> Path:
     return place / "frames.xyz"
 
 
+def films(place: Path, count: int = 6) -> Path:
+    """Particles of two kinds in a box of unequal sides that is periodic along one, beyond whose end some move."""
+    place.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(0)
+    for n in range(count):
+        size, t = 4 + n % 2, np.arange(8)[:, None, None]
+        x = draw.uniform(1, 2, (size, 2)) + t * draw.uniform(-0.2, 0.2, (size, 2)) - t * t * [0.01, 0.0]
+        kinds = np.array([*"abab"] + ["b"] * (n % 2))
+        np.savez(place / f"{n}.npz", positions=x % [2.0, 9.0], kinds=kinds, box=[2.0, 3.0], periodic=[True, False])
+    return place
+
+
 @dataclass(frozen=True)
 class Kind:
     """How data of a kind are made, read and asked for."""
@@ -166,5 +178,6 @@ KINDS = {
         told="Wort;⟨begin⟩",
         inputs="Wort 5",
     ),
+    "films": Kind("own-trajectories", films, "/1.npz", SMALL | {"task.history": "3", "task.steps": "4"}, told="b1;b4"),
     "potential": Kind("own-potential", frames, "test:1", SMALL, TABLE, told="H0;O1"),
 }

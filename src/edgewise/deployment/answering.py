@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 
 from edgewise.data.words import tfidf
+from edgewise.graphs.make.periodic import images_within, unwrapped
 from edgewise.tasks.graphs.atoms import atom_features, bond_features
 from edgewise.tasks.images.pixels import pixels_of
 
@@ -419,6 +420,101 @@ def frames(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]
         yield {"frame": name, "energy": energy, "forces": made["forces"].tolist()}
 
 
+FILMS = (".npz", ".xyz", ".extxyz", ".csv", ".tsv", ".json", ".jsonl")
+
+
+def films_of(given: Path) -> Iterator[Row]:
+    """The films of a file, or of a folder of files, each with its name and what is known of it: see `films`."""
+    inside = sorted(given.iterdir()) if given.is_dir() else [given]
+    if not (files := [path for path in inside if path.suffix.lower() in FILMS]):
+        raise ValueError(f"it has no films in files that end with {', '.join(FILMS)}")
+    for path in files:
+        if path.suffix.lower() == ".npz":
+            yield {"name": path.stem, **numpy.load(path)}
+        elif path.suffix.lower() in (".xyz", ".extxyz"):
+            from ase.io import read
+
+            frames = read(path, ":", format="extxyz")
+            cell, along = numpy.asarray(frames[0].cell) * frames[0].pbc[:, None], frames[0].pbc
+            others = [one for one in frames if (numpy.asarray(one.cell) * one.pbc[:, None] != cell).any()]
+            if others or not numpy.allclose(cell, numpy.diag(cell.diagonal())):
+                raise ValueError(f"{path}: a periodic cell must be a box along the axes, the same in each frame")
+            if any([*one.symbols] != [*frames[0].symbols] for one in frames):
+                raise ValueError(f"{path}: all frames must have the same atoms")
+            known = {"kinds": [*frames[0].symbols], "box": numpy.where(along, cell.diagonal(), math.inf)}
+            yield {"name": path.stem, "positions": [one.positions for one in frames], "periodic": along, **known}
+        else:
+            table: Any = table_of(path)
+            table = [table] if isinstance(table, dict) else table
+            whole = table and "positions" in table[0]
+            yield from ({"name": str(n), **one} for n, one in enumerate(table)) if whole else films_in(table, path.stem)
+
+
+def films_in(table: Sequence[Row], name: str) -> Iterator[Row]:
+    """The films of a table with a row for each particle in each frame."""
+    names = {called.lower(): called for called in table[0]}
+    step, particle, kind, film = (
+        next((names[one] for one in some.split() if one in names), "")
+        for some in ("step frame time t", "particle particle_id id", "kind type", "trajectory")
+    )
+    if not (step and particle and {"x", "y"} <= {*names}):
+        raise ValueError(f"its columns are {', '.join(table[0])}; expected step, particle, x, y")
+    axes, each = [names[axis] for axis in "xyz" if axis in names], dict[str, dict[tuple[float, str], Row]]()
+    for row in table:
+        own, place = each.setdefault(text_of(row.get(film)) or name, {}), (float(row[step]), text_of(row[particle]))
+        if place in own:
+            raise ValueError(f"particle {place[1]} is twice in frame {place[0]}")
+        own[place] = row
+    for called, own in each.items():
+        times, particles = sorted({time for time, _ in own}), sorted({one for _, one in own})
+        if len(own) != len(times) * len(particles):
+            raise ValueError(f"{called}: {len(own)} rows are not each particle in each of {len(times)} frames")
+        x = [[[float(own[time, one][axis]) for axis in axes] for one in particles] for time in times]
+        kinds = {"kinds": [text_of(own[times[0], one][kind]) for one in particles]} if kind else {}
+        yield {"name": called, "positions": x, "particles": particles, **kinds}
+
+
+def films(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
+    """Where each particle is in the frames that a simulator reads, and will be in those after them."""
+    rows, axes = about["preprocessing"]["rows"], about["inputs"]["positions"][-1]
+    reach, start, kinds = rows["radius"], rows["history"] + 1, rows["kinds"]
+    for film in films_of(given):
+        x, count = numpy.array(film["positions"], dtype="float64"), len(film["positions"][0])
+        box = numpy.ravel(rows["box"] or film.get("box", [None] * axes)).tolist()
+        edges = numpy.array([math.inf if one is None else one for one in box])
+        periodic = numpy.ravel(rows["periodic"] or film.get("periodic", False)).astype(bool)
+        along, own = numpy.broadcast_to(periodic, (axes,)), [str(one) for one in film.get("kinds", [""] * count)]
+        for what, wrong in (
+            (
+                f"expected positions [{start} frames or more, particles, {axes}]",
+                x.shape[2:] != (axes,) or len(x) < start,
+            ),
+            ("positions must be finite numbers", not numpy.isfinite(x).all()),
+            ("its box is periodic where it has no edge", (along & (edges == math.inf)).any()),
+            ("its box is periodic, and none of those that trained was", along.any() and not rows["edge_columns"]),
+            (f"its kinds are not those that trained, {kinds}", kinds != [""] and not {*own} <= {*kinds}),
+        ):
+            if wrong:
+                raise ValueError(f"{film['name']}: {what}")
+        levels = [[kind == level for level in kinds if len(kinds) > 1] for kind in own]
+        walled = ~along & (edges < math.inf)
+        low, high = numpy.where(walled, 0.0, -math.inf), numpy.where(walled, edges, math.inf)
+        frames = [*unwrapped(x, numpy.where(along, edges, math.inf))[-start:]]
+        for _ in range(rows["steps"]):
+            now, moves = frames[-1], numpy.diff(frames[-start:], axis=0)
+            i, j, s = images_within(now / reach, 1.0, numpy.diag(edges / reach)[along])
+            measured = numpy.concatenate([*moves[:-1], now - low, high - now, levels], 1)
+            arrays = {"positions": now, "velocities": moves[-1], "x": measured, "edge_attr": reach * s}
+            arrays = {name: array.astype("float32") for name, array in arrays.items()}
+            new = call(completed({**arrays, "edge_index": numpy.stack([j, i]).astype("int64")}))["y"]
+            frames.append(numpy.where(numpy.isfinite(new), new.astype("float64"), now))
+        for step, places in enumerate(numpy.array(frames).tolist()):
+            for particle, kind, place in zip(film.get("particles", range(count)), own, places, strict=True):
+                called = {"kind": kind} if kind else {}
+                told = {"trajectory": film["name"], "step": step, "particle": particle, **called}
+                yield told | dict(zip("xyz", place, strict=False))
+
+
 Ask = Callable[[str], Row]
 
 
@@ -589,7 +685,9 @@ def answers(call: Call, about: Row, given: Path | str, completed: Any = lambda a
     """What the file says of the rows at a place, one after the other; a ValueError names what cannot be read."""
     kind = about["preprocessing"]["rows"]["kind"]
     if kind not in ASKED:
-        yield from {"nodes": nodes, "frames": frames}.get(kind, examples)(call, about, Path(given), completed)
+        yield from {"nodes": nodes, "frames": frames, "films": films}.get(kind, examples)(
+            call, about, Path(given), completed
+        )
         return
     ask = ASKED[kind](call, about)
     for row in requests_in(Path(given)):  # an empty one keeps its place

@@ -23,6 +23,7 @@ from edgewise.deployment import answering
 from edgewise.deployment.interface import INPUTS, LETTERS, kind_of
 from edgewise.deployment.program import quietly
 from edgewise.errors import ExportError, installing
+from edgewise.graphs.make import periodic
 from edgewise.tasks.graphs import atoms
 from edgewise.tasks.images import pixels
 
@@ -120,8 +121,10 @@ NEEDS = {
     "molecules": "It needs RDKit.",
     "images": "It needs Pillow.",
     "frames": "It needs ASE.",
+    "films": "It needs SciPy, and of extended XYZ ASE.",
 }
-DESCRIBED = (("queries", "queries"), ("edges", "edge_index"), ("output", "y"))  # what rows say of arrays
+DESCRIBED = {"queries": "queries", "positions": "positions", "velocities": "velocities"}  # what rows say of arrays
+DESCRIBED |= {"edges": "edge_index", "output": "y"}
 STEPS = ("onnx", "pt2")  # formats in which a decoding step is written
 RUNS_IN = {
     "onnx": "onnxruntime, or whatever reads ONNX",
@@ -298,7 +301,7 @@ def script_of(to: str, about: Mapping[str, Any], cache: bool, lines: str = "") -
         return f'"""{what}"""\n{begins}\n\n{lines}{RUN}'
     what = f"Answers by the file beside it: python SCRIPT INPUT [ANSWERS.csv]\n\nINPUT is {rows['input']}."
     return "\n\n".join(
-        [f'"""{what}\n"""\n{begins}', *map(source_of, (words, atoms, pixels, answering)), f"{lines}{ANSWER}"]
+        [f'"""{what}\n"""\n{begins}', *map(source_of, (words, atoms, pixels, periodic, answering)), f"{lines}{ANSWER}"]
     )
 
 
@@ -352,7 +355,7 @@ def rows_in_words(name: str, rows: Mapping[str, Any]) -> list[str]:
         f"`python {name}.py INPUT [ANSWERS.csv]` answers without Edgewise. INPUT is ",
     ]
     lines[-1] += f"{rows['input']}; tables are in UTF-8, with decimal points. {NEEDS.get(rows['kind'], '')}".strip()
-    lines += [f"\n`{name}` has {rows[of]}." for of, name in DESCRIBED if of in rows]
+    lines += [f"\n`{name}` has {rows[of]}." for of, name in DESCRIBED.items() if of in rows]
     for array, columns in (("x", rows.get("columns")), ("edge_attr", rows.get("edge_columns"))):
         if isinstance(columns, list) and columns:
             features = [feature for one in columns for feature in features_of(one)]

@@ -1,6 +1,8 @@
 """Trajectories of particles of one's own: files, parts, scores beside going straight on, and roll-outs to a file."""
 
 import csv
+import dataclasses
+import json
 import shutil
 
 import numpy as np
@@ -8,10 +10,15 @@ import pytest
 import torch
 
 import edgewise
+from edgewise.data.examples import Asked
 from edgewise.data.splits import SPLITS
 from edgewise.deployment import predict_file
-from edgewise.errors import DataError
+from edgewise.deployment.trained import Trained
+from edgewise.errors import ConfigError, DataError
+from edgewise.models.particles.forecast import Particles, ParticlesSettings
+from edgewise.models.particles.simulator import Simulator, SimulatorSettings
 from edgewise.tasks import trajectories
+from edgewise.tasks.own.trajectories import TrajectoryFiles
 from edgewise.training import Choice, RunConfig, TrainSettings, evaluate, load_run, train
 from edgewise.training.simple import best_simple
 
@@ -98,12 +105,90 @@ def test_a_table_and_extended_xyz_are_read_as_arrays_are(folder, tmp_path):
         ({"positions": np.zeros((9, 2, 3))}, r"all have 2 axes, or all have 3"),
         ({"positions": np.zeros((9, 2, 2)), "kinds": np.array(["a"])}, "kinds must be those of 2 particles"),
         ({"positions": np.zeros((9, 2, 2)), "box": np.array([1.0, -1.0])}, "give 2 edges above 0"),
+        ({"positions": np.zeros((9, 2, 2)), "box": np.array([1, np.inf]), "periodic": True}, "periodic along y, where"),
+        ({"positions": np.zeros((9, 2, 2)), "box": [1, 1], "periodic": [True] * 3}, "give 2 truth values, or one"),
+        ({"positions": np.zeros((9, 2, 2)), "periodic": [0.5]}, "not a trajectory such as"),
+        ({"positions": np.full((9, 2, 2), "a")}, "not a trajectory such as .*Cannot cast"),
     ],
 )
 def test_what_cannot_be_read_is_named(folder, change, said):
     np.savez(folder / "0.npz", **change)
     with pytest.raises(DataError, match=said):
         trajectories(str(folder), history=3)
+
+
+def periodic(folder, **options):
+    """Films in a box of unequal sides, in which they are written; the radius is above the shorter one."""
+    for number in range(6):
+        moved = positions(number) + number
+        known = {"kinds": np.array([*"abab"][: moved.shape[1]]), "box": BOX, "periodic": True}
+        np.savez(folder / f"{number}.npz", positions=moved % BOX, **known)
+    return trajectories(str(folder), history=3, radius=2.1, **options)
+
+
+BOX = np.array([2.0, 3.0])
+
+
+def simulator(task):
+    torch.manual_seed(0)
+    return Simulator(SimulatorSettings(8, 1, 4), task.signature)
+
+
+def test_in_a_periodic_box_moves_are_the_shortest_and_each_image_acts_as_a_particle_there(folder, tmp_path):
+    task = periodic(folder)
+    for one in task.all:
+        assert np.diff(one.positions, axis=0) == pytest.approx(np.diff(positions(int(one.name)), axis=0), abs=1e-12)
+    one, model = task.all[0], simulator(task)
+    tiles = [(a, b) for a in (0, -2, -1, 1, 2) for b in (0, -1, 1)]
+    tiled = np.concatenate([one.positions + BOX * tile for tile in tiles], 1)
+    np.savez(tmp_path / "tiled.npz", positions=tiled, kinds=np.array(one.kinds * 15), box=[np.inf] * 2, periodic=False)
+    whole, count = task.elsewhere(tmp_path / "tiled.npz"), len(one.kinds)
+    assert not whole.all[0].periodic.any() and whole.batch(torch.tensor([[0, 9]]), None).e.eq(0).all()
+    (alone,), (among,) = task.go_on(model, [0], 1), whole.go_on(model, [0], 1)
+    assert alone[-1].numpy() == pytest.approx(among[-1, :count].numpy(), abs=1e-6)
+    graph = task.batch(torch.tensor([[0, 9], [1, 9]]), None).graph
+    assert (graph.senders == graph.receivers).any()  # its own images act on a particle
+    with pytest.raises(ConfigError, match="reads no features of edges"):
+        Particles(ParticlesSettings("linear"), task.signature)
+    (tmp_path / "walls").mkdir()
+    walled = periodic(tmp_path / "walls", periodic=(False, True))
+    near = walled.batch(torch.tensor([[0, 9]]), None).x[:, 10:14]
+    assert (near[:, [1, 3]] == 1).all() and (near[:, [0, 2]] < 1).all()  # x has walls, y has none
+
+
+def test_a_row_of_json_is_read_as_a_file_and_a_periodic_one_needs_periodic_training(folder, tmp_path):
+    task = periodic(folder, steps=2)
+    content = np.load(folder / "2.npz")
+    row = {name: content[name].tolist() for name in content}
+    trained = Trained(simulator(task), task)
+    (said,), (other,) = trained.predict([row]), trained.predict([str(folder / "2.npz")])
+    assert said["last_positions"] == other["last_positions"] and len(trained.explain(row).nodes) == 3
+    with pytest.raises(DataError, match=r"the trajectory: not a trajectory such as .*'positions'"):
+        trained.predict([{"kinds": ["a"]}])
+    opened = trajectories(str(folder), history=3, radius=2.1, periodic=(False,))
+    with pytest.raises(DataError, match="3 frames of 3 particles, of at least 4"):
+        opened.asked(json.dumps(row | {"positions": row["positions"][:3]}))
+    opened.how = dataclasses.replace(opened.how, periodic=())
+    with pytest.raises(DataError, match="its box is periodic, and none of those that train is"):
+        opened.asked(json.dumps(row))
+
+
+def test_cells_of_extended_xyz_are_boxes_along_the_axes_that_stay(tmp_path):
+    pytest.importorskip("ase")
+
+    def read(*cells):
+        head = 'Lattice="{}" pbc="T T F" Properties=species:S:1:pos:R:3'
+        frames = [f"1\n{head.format(cell)}\nH {n} 0 0\n" for n, cell in enumerate(cells)]
+        (tmp_path / "a.xyz").write_text("".join(frames))
+        return TrajectoryFiles(Asked("films"), history=2).read(tmp_path, None)[1][0]
+
+    box = "2.5 0 0 0 3 0 0 0 9"
+    one = read(*[box] * 4)
+    assert one.period.tolist() == [2.5, 3, np.inf] and one.positions[:, 0, 0].tolist() == [0, 1, 2, 3]
+    with pytest.raises(DataError, match="line 10: its periodic cell is another"):
+        read(box, box, box, "2.6 0 0 0 3 0 0 0 9")
+    with pytest.raises(DataError, match="line 1: a periodic cell must be a box along the axes"):
+        read(*["2.5 1 0 0 3 0 0 0 9"] * 4)
 
 
 def test_a_run_rolls_out_a_new_start_after_its_files_are_gone(folder, tmp_path):

@@ -16,14 +16,13 @@ from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import dense_tensor, whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.content import by_content
+from edgewise.graphs.make.periodic import AT_ONCE, ROUNDING, images_within
 from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]
 Indices = NDArray[numpy.int64]
 Cell = float | Sequence[float] | Tensor
 
-ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
-AT_ONCE = 1 << 22  # candidates held in memory at once
 FARTHEST = 1e150  # the square of a distance that is much larger is infinite
 FINEST = 2.0**-500  # and that of one that is much smaller 0
 DENSE = 1024  # points among which comparing all pairs is faster than a tree
@@ -166,30 +165,14 @@ def radius_graph_of_images(points: Tensor, radius: float, cell: Tensor, periodic
     """
     radius, x = _radius(radius), _rows(points, "points")
     a = cell.detach().cpu().double().numpy()[periodic.cpu().numpy()]
-    count, axes = len(x), len(a)
-    if a.shape[1:] != x.shape[1:] or not numpy.isfinite(a).all() or (axes and numpy.linalg.matrix_rank(a) < axes):
+    if a.shape[1:] != x.shape[1:] or not numpy.isfinite(a).all() or (len(a) and numpy.linalg.matrix_rank(a) < len(a)):
         raise GraphError(f"the periodic vectors of a cell must be {x.shape[1]} long and span space, not {a.tolist()}")
-    inverse = numpy.linalg.pinv(a) if axes else numpy.zeros((x.shape[1], 0))
-    reach = radius * (1 + ROUNDING) * numpy.linalg.norm(inverse, axis=0)  # of the radius, in vectors of the cell
-    home = numpy.floor(x @ inverse)
-    place = x @ inverse - home  # from 0 to 1 along each periodic vector
-    most = numpy.floor(reach + 1)
-    images = int((2 * most + 1).prod())
-    if count * images > AT_ONCE:
-        raise GraphError(f"a radius of {radius} has too many images in the cell {a.tolist()}: is it in the same unit?")
-    n = numpy.indices([int(2 * m + 1) for m in most]).reshape(axes, images).T - most
-    seen = place[:, None] + n
-    low, high = (place.min(0), place.max(0)) if count else (reach, reach)
-    j, image = ((seen >= low - reach) & (seen <= high + reach)).all(-1).nonzero()
-    own = x - home @ a
-    open_space = numpy.full(x.shape[1], math.inf)
-    k, i = _within(own[j] + n[image] @ a, own, radius, open_space)
-    j, n_ij = j[k], n[image[k]]
-    apart = (i != j) | (n_ij != 0).any(1)
-    order = numpy.lexsort((*n_ij.T, j, i))
-    i, j, n_ij = (part[order[apart[order]]] for part in (i, j, n_ij))
-    graph = Graph.from_edge_index(torch.from_numpy(numpy.stack([j, i])), count)
-    return graph, graph.sort_edges(torch.from_numpy((n_ij + home[i] - home[j]) @ a))
+    try:
+        i, j, s = images_within(x, radius, a)
+    except ValueError as error:
+        raise GraphError(str(error)) from error
+    graph = Graph.from_edge_index(torch.from_numpy(numpy.stack([j, i])), len(x))
+    return graph, graph.sort_edges(torch.from_numpy(s))
 
 
 def _members(points: Tensor, sizes: Tensor) -> Tensor | None:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.configuration import Bounds, Count, OneOf, Settings
-from edgewise.errors import ConfigError
+from edgewise.errors import ConfigError, ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import gaussians
 from edgewise.layers import MLP, EdgeUpdate, GraphNetwork, NodeUpdate, displacements, lengths
-from edgewise.layers.plain.sides import check_nodes
+from edgewise.layers.plain.sides import check_edges, check_nodes
 from edgewise.models.parts import Activation
 from edgewise.models.signature import MovingParticles, Signature, accepted
 
@@ -63,9 +63,11 @@ class Simulator(nn.Module):
                 (h, e) ← `InteractionBlock`(h, e), depth times
                 v_i' = v_i + σ MLP(h_i);  x_i' = x_i + v_i'
     Symbols     x_i, v_i = position and last move of a particle, c_i = its other features: earlier moves,
-                walls; r_ij = x_i - x_j; s_ij = r_ij + v_i - v_j, which r_ij would be a frame later without a force;
+                walls; r_ij = x_i - x_j, or x_i - (x_j + e_ij); s_ij = r_ij + v_i - v_j, which r_ij would be a frame
+                later without a force;
                 g(d) = (d, exp(-((G - 1)(d - k/(G - 1)))²/2) for k < G), G = gaussians; σ = signature.acceleration
-    Shapes      [*, N, 2 D + K] = [x ‖ v ‖ c] -> x' [*, N, D]; lengths in units of the radius of the graph
+    Shapes      [*, N, 2 D + K] = [x ‖ v ‖ c] -> x' [*, N, D]; lengths in units of the radius of the graph; where the
+                task's edges have features, also e [*, E, D] = how far the image of the sender is from it
     Edge cases  a particle without neighbours still moves by its own features; two on one spot are fine
     Cost        time O(depth (N + E) width²), memory O(depth (N + E) width)
     Differs     there an edge knows r_ij and |r_ij| only. A hard contact happens within a small part of the radius: the
@@ -83,7 +85,10 @@ class Simulator(nn.Module):
 
     def __init__(self, settings: SimulatorSettings, signature: Signature) -> None:
         super().__init__()
-        self.settings, self.signature = settings, accepted(self, signature, MovingParticles, whole_graph=False)
+        self.settings, self.signature = (
+            settings,
+            accepted(self, signature, MovingParticles, whole_graph=False, knows=("edges",)),
+        )
         width, activation = settings.width, settings.activation
         space, known = self.signature.space, self.signature.known
         if known < 1:
@@ -94,20 +99,25 @@ class Simulator(nn.Module):
         self.blocks = nn.ModuleList(InteractionBlock(settings) for _ in range(settings.depth))
         self.decode = MLP([width, width, space], activation)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None) -> Tensor:
         space = self.signature.space
         check_nodes(graph, x, self.signature.inputs)
+        if (e is None) != (not self.signature.edges):
+            raise ShapeError(f"this simulator reads {self.signature.edges} features of an edge: where images are")
         x, v, known = x.split([space, space, self.signature.known], -1)
-        h, e = self.encode_nodes(known), self.encode_edges(self.edges(graph, x, v))
+        h, h_ij = self.encode_nodes(known), self.encode_edges(self.edges(graph, x, v, e))
         for block in self.blocks:
-            h, e = block(graph, h, e)
+            h, h_ij = block(graph, h, h_ij)
         v = v + self.signature.acceleration * self.decode(h)
         return x + v
 
-    def edges(self, graph: Graph, x: Tensor, v: Tensor) -> Tensor:
+    def edges(self, graph: Graph, x: Tensor, v: Tensor, e: Tensor | None = None) -> Tensor:
         """The features of an edge: its displacement now and a frame later, each with its length in Gaussians."""
-        parts = []
-        for r_ij in displacements(graph, torch.cat([x, x + v], -1)).chunk(2, -1):
+        parts, both = [], displacements(graph, torch.cat([x, x + v], -1))
+        if e is not None:
+            check_edges(graph, e, self.signature.space)
+            both = both - torch.cat([e, e], -1)
+        for r_ij in both.chunk(2, -1):
             length = lengths(r_ij)
             parts += [r_ij, length, gaussians(length, self.settings.gaussians)]
         return torch.cat(parts, -1)

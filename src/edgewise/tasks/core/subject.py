@@ -276,9 +276,9 @@ def in_a_row(
 
 def movement(inputs: tuple[Any, ...], model: nn.Module, space: int) -> Subject:
     """How far the particle that is expected to move furthest moves, along its own way."""
-    graph, x = inputs
+    graph, x, *_ = inputs
     with torch.no_grad():
-        moves = model.eval()(graph, x) - x[..., :space]
+        moves = model.eval()(*inputs) - x[..., :space]
     flat = moves.reshape(-1, space)
     node = int(flat.norm(dim=-1).argmax())
     way, start = flat[node] / flat[node].norm().clamp(min=1e-30), x.reshape(-1, x.shape[-1])[node, :space]

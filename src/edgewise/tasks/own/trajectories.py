@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -20,10 +20,14 @@ from edgewise.data.examples import Asked, Examples, group_column, parts_of
 from edgewise.data.graph import read_arrays
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import How, Split, Splits
-from edgewise.data.table import Called, Problems, is_table, read_table
+from edgewise.data.table import Called, Problems, is_table, object_in, read_table
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.graphs.make.neighbors import radius_graph_in_members
+from edgewise.files import reading
+from edgewise.graphs import Graph, k_nearest
+from edgewise.graphs.make.neighbors import radius_graph_in_members, radius_graph_of_images
+from edgewise.graphs.make.periodic import unwrapped
 from edgewise.models.signature import MovingParticles
+from edgewise.tasks.core.abilities import Alone
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Output, Panel, Section
 from edgewise.tasks.core.subject import Subject, captured, movement
@@ -32,22 +36,38 @@ from edgewise.tasks.own.frames import ENDINGS as XYZ
 from edgewise.tasks.own.frames import part_of, read_xyz
 from edgewise.tasks.own.graphs import Files
 from edgewise.tasks.particles.atoms import import_ase
-from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, random_walk
+from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, features_of, random_walk
 
 ENDINGS = (".npz", *XYZ)
+KNOWN = ("positions", "kinds", "particles", "box", "periodic")  # of a trajectory, by name
+FORM = '{"positions": [[[X, Y], ...], ...], "kinds": [KIND, ...], "box": [LENGTH, ...], "periodic": [true, ...]}'
 NEAREST = 8  # neighbours within the radius that is found
 MEASURED = 1000  # particles of a frame at most by which it is found
 AFTER = (1, 10, 50, 100)  # steps of a roll-out that a prediction measures
 
 
 class Trajectory(NamedTuple):
-    """Particles in each of some frames: positions [T, N, D], what each is, and the edges of a box with walls [D] whose
-    corner is the origin, infinite where it is open."""
+    """Particles in each of some frames: positions [T, N, D], what each is and how it is called, and the edges of a box
+    whose corner is the origin [D], infinite where it is open; along which of them it is periodic, in place of walls.
+    """
 
     positions: Array
     kinds: tuple[str, ...]
+    particles: tuple[str, ...]
     box: Array
+    periodic: Array
     name: str
+
+    @property
+    def period(self) -> Array:
+        """The edges after which all is there again [D], infinite where nothing is."""
+        return np.where(self.periodic, self.box, np.inf)
+
+    @property
+    def walls(self) -> tuple[Array, Array]:
+        """Where the low and the high walls are [D] and [D], infinitely far where there are none."""
+        walled = np.isfinite(self.box) & ~self.periodic
+        return np.where(walled, 0.0, -np.inf), np.where(walled, self.box, np.inf)
 
 
 @dataclass(frozen=True)
@@ -58,6 +78,7 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
     history: int = 5
     noise: float = 0.06
     box: tuple[float, ...] = ()
+    periodic: tuple[bool, ...] = ()
     steps: int = LONGEST
     fold: int = 0
 
@@ -68,8 +89,19 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
             what = "it has no trajectories" if place.is_dir() else "no such file of trajectories"
             raise DataError(f"{place}: {what}: give --task.folder with .npz, .xyz, .csv, ...")
         each = [[*self._trajectories(file)] for file in files]
-        made, least = [one for some in each for one in some], self.history + 1 + self.asked.labelled
+        made, problems = self.checked([one for some in each for one in some]), Problems()
+        names, folder = [one.name for one in made], place if place.is_dir() else place.parent
+        parts = [part_of(file) for file, some in zip(files, each, strict=True) for _ in some]
+        splits = parts_of(parts, lambda n: names[n], problems) if self.asked.labelled and any(parts) else {}
+        if splits and not len(splits["valid"]):
+            splits |= record.with_validation(splits["train"], self.fold, range(len(made)))
+        counts = {"frames": sum(len(one.positions) for one in made)}
+        return Examples(folder, tuple(files), "films", len(made), names, splits=splits, counts=counts), made
+
+    def checked(self, made: list[Trajectory]) -> list[Trajectory]:
+        """Trajectories whose moves are the shortest in their boxes; all that is wrong with them is one DataError."""
         problems, space = Problems(), made[0].positions.shape[-1] if made else 0
+        least = self.history + 1 + self.asked.labelled
         for one in made:
             frames, shape = len(one.positions), list(one.positions.shape)
             if not np.isfinite(one.positions).all():
@@ -81,43 +113,53 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
                 problems.add(f"{one.name}: {counted(frames, 'frame')} of {counted(shape[1], 'particle')}, {what}")
             if one.box.shape != (space,) or not (one.box > 0).all():
                 problems.add(f"{one.name}: the box is {one.box.tolist()}: give {space} edges above 0")
+            elif one.periodic.shape != (space,):
+                problems.add(f"{one.name}: periodic is {one.periodic.tolist()}: give {space} truth values, or one")
+            elif open_axes := "".join(np.array([*"xyz"[:space]])[one.periodic & np.isinf(one.box)]):
+                what = f"it is periodic along {', '.join(open_axes)}, where its box has no edge"
+                problems.add(f"{one.name}: {what}: give its box, or --task.box")
         if problems.count:
             raise DataError(*problems.sentences())
-        names, folder = [one.name for one in made], place if place.is_dir() else place.parent
-        parts = [part_of(file) for file, some in zip(files, each, strict=True) for _ in some]
-        splits = parts_of(parts, lambda n: names[n], problems) if self.asked.labelled and any(parts) else {}
-        if splits and not len(splits["valid"]):
-            splits |= record.with_validation(splits["train"], self.fold, range(len(made)))
-        counts = {"frames": sum(len(one.positions) for one in made)}
-        return Examples(folder, tuple(files), "films", len(made), names, splits=splits, counts=counts), made
+        return [one._replace(positions=unwrapped(one.positions, one.period)) for one in made]
 
     def _trajectories(self, file: Path) -> Iterator[Trajectory]:
         if is_table(file):
             yield from self._of_table(file)
             return
         if file.suffix.lower() == ".npz":
-            arrays = read_arrays(file, ["positions"], ["kinds", "box"])
-            x = np.asarray(arrays["positions"], dtype=np.float64)
-            if x.ndim != 3:
-                raise DataError(f"{file}: positions must be [frames, particles, axes], not {list(x.shape)}")
-            kinds = arrays.get("kinds", np.full(x.shape[1], ""))
-            if kinds.shape != (x.shape[1],):
-                raise DataError(f"{file}: kinds must be those of {x.shape[1]} particles, not {list(kinds.shape)}")
-            yield self._made(x, [*map(str, kinds.tolist())], file.stem, arrays.get("box"))
+            yield self.made(read_arrays(file, KNOWN[:1], KNOWN[1:]), file.stem, str(file))
             return
         symbols, frames = import_ase().data.chemical_symbols, [*read_xyz(file)]
-        for one, following in pairwise(frames):
-            if not np.array_equal(one.numbers, following.numbers):
-                raise DataError(f"{following.at}: its atoms are others than those of the frame before")
+        for pair in pairwise(frames):
+            now, before = ((one.numbers, one.cell * one.periodic[:, None]) for one in pair)
+            for what, own, other in zip(("atoms are others", "periodic cell is another"), now, before, strict=True):
+                if not np.array_equal(own, other):
+                    raise DataError(f"{pair[1].at}: its {what} than in the frame before")
         for one in frames[:1]:
-            if any(frame.periodic.any() for frame in frames):
-                raise DataError(f"{one.at}: it is periodic: a simulator has walls (--task.box) or open space alone")
-            elements = [symbols[number] for number in one.numbers.tolist()]
-            yield self._made(np.stack([frame.positions for frame in frames]), elements, file.stem, None)
+            edges, along = one.cell.diagonal(), one.periodic
+            if not np.allclose(one.cell[along], np.diag(edges)[along]):
+                raise DataError(f"{one.at}: a periodic cell must be a box along the axes, not {one.cell.tolist()}")
+            known = {"kinds": [symbols[number] for number in one.numbers.tolist()], "periodic": along}
+            known |= {"box": np.where(along, edges, np.inf), "positions": [frame.positions for frame in frames]}
+            yield self.made(known, file.stem, str(file))
 
-    def _made(self, x: Array, kinds: list[str], name: str, box: Array | None) -> Trajectory:
-        edges = self.box or (np.full(x.shape[-1], np.inf) if box is None else box)
-        return Trajectory(x, tuple(kinds), np.asarray(edges, dtype=np.float64), name)
+    def made(self, known: Mapping[str, Any], name: str, at: str) -> Trajectory:
+        """A trajectory of what is called as in `KNOWN`, arrays or lists, of which positions must be there."""
+        with reading(at, f"a trajectory such as {FORM}"):
+            x = np.array(known["positions"]).astype(np.float64, casting="same_kind")
+            if x.ndim != 3:
+                raise DataError(f"{at}: positions must be [frames, particles, axes], not {list(x.shape)}")
+            texts = [np.array(known.get(what, [""] * x.shape[1])) for what in KNOWN[1:3]]
+            box = np.ravel(self.box or known.get("box", [None] * x.shape[2])).tolist()
+            flags = np.ravel(self.periodic or known.get("periodic", False)).tolist()
+            edges = np.array([np.inf if one is None else one for one in box], dtype=np.float64)
+            along = np.array([{0: False, 1: True}[one] for one in flags], dtype=bool)
+        for what, values in zip(KNOWN[1:3], texts, strict=True):
+            if values.shape != x.shape[1:2]:
+                raise DataError(f"{at}: {what} must be those of {x.shape[1]} particles, not {list(values.shape)}")
+        kinds, particles = (tuple(map(str, values.tolist())) for values in texts)
+        along = np.resize(along, x.shape[2]) if len(along) == 1 else along
+        return Trajectory(x, kinds, particles, edges, along, name)
 
     def _of_table(self, file: Path) -> Iterator[Trajectory]:
         """A table with a row for each particle in each frame."""
@@ -143,7 +185,8 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
             if (each != each[0]).any():
                 raise DataError(f"{at}: a particle changes its {kind}")
             x = places[rows].reshape(len(times), len(known), -1)
-            yield self._made(x, each[0].tolist(), name or file.stem, None)
+            made = {"positions": x, "kinds": each[0], "particles": known}
+            yield self.made(made, name or file.stem, at)
 
     def fit(self, inputs: list[Trajectory], fitted: Fitted, splits: Splits) -> Fitted:
         """The radius, the deviations of moves and of accelerations, and the kinds."""
@@ -154,14 +197,17 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         columns += [Encoding(name, "number", deviation=float(values.std()) or 1.0)
                     for name, values in (("moves", moves), ("accelerations", changes))]  # fmt: skip
         levels = tuple(sorted({kind for one in train for kind in one.kinds}))
-        return replace(fitted, columns=(*columns, Encoding("kind", "category", levels=levels)))
+        names = {"periodic": "true"} if any(one.periodic.any() for one in inputs) else fitted.names
+        return replace(fitted, columns=(*columns, Encoding("kind", "category", levels=levels)), names=names)
 
     def few(self, settled: Settled, inputs: list[Trajectory]) -> Mapping[str, bytes | Path]:
         files = dict[str, bytes | Path]()
         for number, row in enumerate(settled.first):
             content, one = io.BytesIO(), inputs[row]
             x = one.positions[: self.history + 1 + self.steps]
-            np.savez_compressed(content, positions=x, kinds=np.array(one.kinds), box=one.box)
+            known: dict[str, Any] = {"particles": np.array(one.particles)} if any(one.particles) else {}
+            known |= {"kinds": np.array(one.kinds), "box": one.box, "periodic": one.periodic}
+            np.savez_compressed(content, positions=x, **known)
             files[f"trajectories/{number:03}.npz"] = content.getvalue()
         return files
 
@@ -169,8 +215,10 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         raise ConfigError("trajectories have no rows")
 
     def task(self, settled: Settled, inputs: list[Trajectory]) -> OwnTrajectories:
-        known = settled.fitted.columns[3].levels
+        known, periodic = settled.fitted.columns[3].levels, "periodic" in (settled.fitted.names or {})
         for one in inputs:
+            if one.periodic.any() and not periodic:
+                raise DataError(f"{one.name}: its box is periodic, and none of those that train is")
             if known != ("",) and (strange := sorted({*one.kinds} - {*known})):
                 which = ", ".join(map(repr, strange[:5]))
                 raise DataError(f"{one.name}: the kinds {which}: those that train are {', '.join(known)}")
@@ -181,11 +229,38 @@ def _radius(train: list[Trajectory]) -> float:
     """The median distance of a particle to its eighth neighbour, or the last, in the first and last frames."""
     found = []
     for one in train:
+        cell = torch.from_numpy(one.period)
         for frame in (one.positions[0], one.positions[-1]):
             x = torch.from_numpy(frame)
-            distances = torch.cdist(x[:MEASURED], x).sort(1).values
-            found.append(distances[:, min(NEAREST, len(x) - 1)])
+            near = k_nearest(x, NEAREST + 1, x[:MEASURED], cell)  # of which the first is the particle itself
+            apart = x[near.receivers] - x[near.senders]
+            apart -= torch.where(cell.isfinite(), cell, 0.0) * (apart / cell).round()
+            found.append(apart.norm(dim=1).view(near.num_receivers, -1).amax(1))
     return float(torch.cat(found).median()) or 1.0
+
+
+class InOwnUnit(nn.Module):
+    """A simulator that reads what is measured of particles, and says where they are next, in the data's own unit.
+
+    Shapes      [N, 2 D + (H - 1) D + 2 D + K] = [x ‖ last move ‖ moves before, the first first ‖ distances from the low
+                and the high walls ‖ kinds], perhaps e [E, D] -> x' [N, D]
+    """
+
+    def __init__(self, model: nn.Module, task: OwnTrajectories) -> None:
+        super().__init__()
+        self.model, self.reach, self.velocity, self.moves = model, task.reach, task.velocity, task.history
+        self.measured = (task.history + 3) * task.signature.space
+        kinds = task.signature.known - task.history * task.signature.space - 2 * task.signature.space * (1 + BELLS)
+        self.signature = replace(task.signature, inputs=self.measured + kinds)
+
+    def forward(self, graph: Graph, x: Tensor, *e: Tensor) -> Tensor:
+        space = self.signature.space
+        measured, kinds = x[..., : self.measured] / self.reach, x[..., self.measured :]
+        now, move, before, near = measured.split([space, space, (self.moves - 1) * space, 2 * space], -1)
+        recent = torch.cat([before, move], -1).unflatten(-1, (self.moves, space)) / self.velocity
+        read = torch.cat([features_of(now, recent, move, near), kinds], -1)
+        moved: Tensor = self.model(graph, read, *(one / self.reach for one in e))
+        return self.reach * moved
 
 
 class OwnTrajectories(Simulation):
@@ -201,6 +276,7 @@ class OwnTrajectories(Simulation):
     private = record.FILES
     tables = True
     files = ENDINGS
+    form = FORM
     metric = "rmse"
 
     def __init__(self, own: Settled, tracks: list[Trajectory], files: TrajectoryFiles) -> None:
@@ -209,7 +285,9 @@ class OwnTrajectories(Simulation):
         self.reach, self.name, self.splits = radius.shift, own.given.place.name or "trajectories", own.splits
         self.velocity, self.acceleration = moves.deviation / self.reach, changes.deviation / self.reach
         self.tracks = [torch.from_numpy(one.positions) / self.reach for one in tracks]
-        self.walls = [torch.from_numpy(one.box / self.reach).expand(one.positions.shape[1:]) for one in tracks]
+        self.walls = [
+            torch.from_numpy(np.stack(one.walls) / self.reach)[:, None].expand(-1, len(one.kinds), -1) for one in tracks
+        ]
         levels = kind.levels if len(kind.levels) > 1 else ()
         self.kinds = [
             torch.tensor([[own == level for level in levels] for own in one.kinds]).reshape(len(one.kinds), len(levels))
@@ -217,12 +295,17 @@ class OwnTrajectories(Simulation):
         ]
         space = self.tracks[0].shape[-1]
         known = self.history * space + 2 * space * (1 + BELLS) + len(levels)
-        self.signature = MovingParticles(2 * space + known, space, space=space, acceleration=self.acceleration)
+        edges = space if "periodic" in (own.fitted.names or {}) else 0
+        self.signature = MovingParticles(
+            2 * space + known, space, edges=edges, space=space, acceleration=self.acceleration
+        )
         self._pairs: dict[Split, Tensor] = {}
         self.epoch_size = len(self.numbers("train")) if self.splits else 0
         self.changes, self.few = own.changes, own.few
         self.contents = f"{counted(len(tracks), 'film')}, {sum(map(len, self.tracks)):,} frames"
         self.summary = (self.describe(), f"particles within {self.reach:.6g} act on one another", *own.given.notes)
+        if images := sum(bool(one.periodic.any()) for one in tracks):
+            self.summary += (f"periodic boxes: {counted(images, 'film')}, where the nearest images move and act",)
 
     def numbers(self, split: Split) -> Tensor:
         """Of a part each trajectory, and each of its frames that has a history [M, 2]."""
@@ -234,14 +317,20 @@ class OwnTrajectories(Simulation):
             self._pairs[split] = torch.cat([torch.empty(0, 2, dtype=torch.int64), *pairs])
         return self._pairs[split]
 
-    def _inputs(self, history: Tensor, rows: list[int]) -> tuple[Any, Tensor]:
-        """What a model reads of histories [history + 1, N, D] of several trajectories, one beside the other."""
-        sizes = torch.tensor([len(self.kinds[row]) for row in rows])
-        walls = torch.cat([self.walls[row] for row in rows])
-        low = torch.where(walls.isfinite(), 0.0, -torch.inf)
+    def _inputs(self, history: Tensor, rows: list[int]) -> tuple[Any, ...]:
+        """What a model reads of histories [history + 1, N, D] of several trajectories, one beside the other: a graph,
+        features, and in periodic boxes how far images of particles are from these."""
+        sizes = [len(self.kinds[row]) for row in rows]
+        low, high = torch.cat([self.walls[row] for row in rows], 1)
         kinds = torch.cat([self.kinds[row] for row in rows]).float()
-        graph = radius_graph_in_members(history[-1], sizes, 1.0)
-        return graph, torch.cat([self.features(history[None], (low, walls)), kinds], -1)
+        x = torch.cat([self.features(history[None], (low, high)), kinds], -1)
+        if not self.signature.edges:
+            return radius_graph_in_members(history[-1], torch.tensor(sizes), 1.0), x
+        each = []
+        for row, now in zip(rows, history[-1].split(sizes), strict=True):
+            cell = torch.from_numpy(self.all[row].box / self.reach).diag()
+            each.append(radius_graph_of_images(now, 1.0, cell, torch.from_numpy(self.all[row].periodic)))
+        return Graph.batch(graph for graph, _ in each), x, torch.cat([e for _, e in each]).float()
 
     def batch(self, numbers: Tensor, pattern: Pattern, generator: torch.Generator | None = None) -> Batch:
         if not given(pattern):
@@ -252,8 +341,8 @@ class OwnTrajectories(Simulation):
         if generator is not None and self.noise:
             walk = random_walk(history[None].shape, self.noise * self.velocity, generator)[0]
             history, target = history + walk, target + walk[-1]
-        graph, x = self._inputs(history, [row for row, _ in pairs])
-        return Batch(graph, x, target.float(), torch.arange(len(target)))
+        graph, x, *e = self._inputs(history, [row for row, _ in pairs])
+        return Batch(graph, x, target.float(), torch.arange(len(target)), *e)
 
     def finish(self, means: dict[str, float]) -> dict[str, float]:
         unit = self.reach * self.acceleration * self.signature.space**0.5  # of means over axes
@@ -273,8 +362,8 @@ class OwnTrajectories(Simulation):
             new = 2 * frames[-1] - frames[-2]
             if model is not None:
                 device = next(model.parameters()).device
-                graph, x = self._inputs(torch.stack(frames[-start:]), rows)
-                new = model.eval()(graph.to(device), x.to(device)).double().cpu()
+                inputs = (one.to(device) for one in self._inputs(torch.stack(frames[-start:]), rows))
+                new = model.eval()(*inputs).double().cpu()
             frames.append(torch.where(new.isfinite(), new, frames[-1]))  # of a model that has gone astray
         return [*(self.reach * torch.stack(frames)).split(sizes, 1)]
 
@@ -309,7 +398,11 @@ class OwnTrajectories(Simulation):
         return self.own.given.name(number)
 
     def asked(self, request: str) -> tuple[OwnTrajectories, int]:
-        """The task and the number of a trajectory: of the data, or of a file."""
+        """The task and the number of a trajectory: of the data, of a file, or of a row."""
+        if (row := object_in(request)) is not None:
+            reader = replace(self.how, asked=replace(self.how.asked, labelled=False))
+            made = reader.checked([reader.made(row, "the trajectory", "the trajectory")])
+            return reader.task(Settled(Examples(Path(), (), "films", 1), self.own.fitted, {}), made), 0
         names, text = self.own.given.number_of, request.strip()
         if text in names or EXAMPLE.fullmatch(text):
             return self, names[text] if text in names else int(self.example(text, "films"))
@@ -335,15 +428,59 @@ class OwnTrajectories(Simulation):
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """Where each particle is in the frames that are read before a roll-out, and will be in those after them."""
         for row, one in enumerate(self.all):
+            names = one.particles if any(one.particles) else range(len(one.kinds))
             for step, places in enumerate(self.go_on(model, [row], self.how.steps, last=True)[0].tolist()):
-                for particle, (kind, place) in enumerate(zip(one.kinds, places, strict=True)):
+                for particle, kind, place in zip(names, one.kinds, places, strict=True):
                     known = {"trajectory": self.name_of(row), "step": step, "particle": particle}
                     yield known | ({"kind": kind} if kind else {}) | dict(zip("xyz", place, strict=False))
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, row = self.asked(request)
         inputs = captured(model, partial(task.go_on, model, [row], 1, last=task is not self))
-        return movement(inputs, model, self.signature.space)
+        made, one = movement(inputs, model, self.signature.space), task.all[row]
+        names = [f"{one.kinds[n]}{name or n}" for n, name in enumerate(one.particles)]
+        what = f"how far {names[made.node or 0]} moves, in the unit of the data"
+        move = cast(Callable[[Tensor], Tensor], made.number)
+        return replace(made, names=names, what=what, number=lambda y: self.reach * move(y))
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        row, frame = self.numbers("valid")[0].tolist()
+        history = self.tracks[row][frame - self.history - 1 : frame]
+        (low, high), now, moves = self.walls[row], history[-1], history.diff(dim=0)
+        graph, _, *e = self._inputs(history, [row])
+        x = self.reach * torch.cat([now, moves[-1], *moves[:-1], now - low, high - now], -1)
+        x = torch.cat([x, self.kinds[row]], -1).float()
+        return Alone(InOwnUnit(model, self), (graph, x, *(self.reach * one for one in e)))
+
+    def preprocessing(self) -> dict[str, Any]:
+        axes, kinds = "xyz"[: self.signature.space], list(self.own.fitted.columns[3].levels)
+        before = [
+            f"{axis} of the move {n} frames before the last" for n in range(self.history - 1, 0, -1) for axis in axes
+        ]
+        walls = [f"distance from the {one} wall along {axis}, infinite where there is none"
+                 for one in ("low", "high") for axis in axes]  # fmt: skip
+        rows: dict[str, Any] = {
+            "kind": "films",
+            "input": f"a file as those that trained (.npz, extended XYZ, a table), a folder of such files, or JSON: "
+            f"{FORM}, or a list of such objects",
+            "radius": self.reach,
+            "history": self.history,
+            "steps": self.how.steps,
+            "kinds": kinds,
+            "box": [None if np.isinf(edge) else edge for edge in self.how.box],
+            "periodic": list(self.how.periodic),
+            "columns": [
+                *before,
+                *walls,
+                *(f"1 where the kind is {kind!r}, else 0" for kind in kinds if len(kinds) > 1),
+            ],
+            "edge_columns": [f"{axis} of a sender's image less its own" for axis in axes * bool(self.signature.edges)],
+            "positions": "where each particle is in the last frame, in the data's unit, as all lengths",
+            "velocities": "how far each particle has moved since the frame before",
+            "edges": f"an edge to each particle from each other one, or image of one, within {self.reach!r}",
+            "output": "where each particle is in the next frame",
+        }
+        return {"rows": rows}
 
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Roll-out", lambda: [self._errors(model)])
@@ -365,6 +502,7 @@ def trajectories(
     history: int = 5,
     noise: float = 0.06,
     box: tuple[float, ...] = (),
+    periodic: tuple[bool, ...] = (),
     steps: int = LONGEST,
     fold: int = 0,
     like: str = "",
@@ -374,6 +512,8 @@ def trajectories(
     """Learn to simulate your own particles from trajectories of them, frame by frame.
 
     Trajectories may have any numbers of particles and of frames, in 2 or 3 dimensions, the frames evenly apart in time.
+    In a periodic box, along some axes or all, a particle moves to the image that is nearest to where it was, by less
+    than half of an edge, and all images within the radius act on it, also in boxes that are smaller.
     Files whose names begin with train, valid or test are in that part, and without valid a fifth of those that train
     chooses the weights; else whole trajectories are cut: 60 % train, 20 % choose the weights, 20 % test.
 
@@ -381,12 +521,15 @@ def trajectories(
 
     Args:
         folder: A folder of trajectories, or one file: `.npz` with `positions` [frames, particles, axes], perhaps
-            `kinds` of the particles and the edges of the `box`; extended XYZ, whose elements are kinds; a table (CSV,
-            TSV, Parquet or JSON lines) with `step`, `particle`, `x`, `y`, perhaps `z`, `kind` and `trajectory`.
+            `kinds` of the particles, their names (`particles`), the edges of the `box`, and along which it is
+            `periodic`; extended XYZ, whose elements are kinds; a table (CSV, TSV, Parquet or JSON lines) with `step`,
+            `particle`, `x`, `y`, perhaps `z`, `kind` and `trajectory`.
         radius: Distance up to which particles and walls act on a particle. 0: the median one to the eighth neighbour.
         history: Moves that are read.
         noise: Noise on the moves that are read in training, in units of their deviation.
-        box: Edges of a box with walls, one corner of which is the origin. Empty: as an `.npz` file says, else open.
+        box: Edges of a box, one corner of which is the origin. Empty: as files say, else open.
+        periodic: Whether the box is periodic in place of having walls: for each axis, or once for all. Empty: as files
+            say, else it has walls.
         steps: Frames of a roll-out.
         fold: Seed of the random cut: another number, another cut.
         like: A run folder: its parts and scales are taken.
@@ -399,5 +542,5 @@ def trajectories(
     check_range(2, 20, history=history)
     check_range(0.0, 10.0, noise=noise)
     check_range(1, 100_000, steps=steps)
-    files = TrajectoryFiles(Asked("films"), radius, history, noise, box, steps, fold)
+    files = TrajectoryFiles(Asked("films"), radius, history, noise, box, periodic, steps, fold)
     return files.settle(folder, like, "number", How(cut, fold, folds))

@@ -79,12 +79,9 @@ class Simulation(NumberedExamples, Predicts):
         """What the model reads of [B, history + 1, N, D], the last frame being now: [B · N, inputs]; between `walls`,
         of each particle the low and the high ones [N, D], or else those of the box."""
         low, high = walls or (torch.zeros_like(self.box), self.box)
-        moves, now = history.diff(dim=1), history[:, -1]
-        later = now + moves[:, -1]
-        near, soon = (torch.cat([place - low, high - place], -1) for place in (now, later))
-        bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(2)  # beyond a wall is at the wall
-        recent = (moves / self.velocity).transpose(1, 2).flatten(2)
-        return torch.cat([now, moves[:, -1], recent, near.clamp(-1, 1), bells], -1).flatten(0, 1).float()
+        moves, now = history.diff(dim=1).transpose(1, 2), history[:, -1]
+        x = features_of(now, moves / self.velocity, moves[..., -1, :], torch.cat([now - low, high - now], -1))
+        return x.flatten(0, 1).float()
 
     def numbers(self, split: Split) -> Tensor:
         return self.examples[split]
@@ -151,6 +148,17 @@ class Simulation(NumberedExamples, Predicts):
         rollout = self.roll_out(model, self.example(request, "films")[None])
         name = f"rollout-{request.strip().replace(':', '-')}"
         return Output({"trajectory": request} | rollout.numbers(), {"animation": rollout.animation(name)})
+
+
+def features_of(now: Tensor, recent: Tensor, move: Tensor, near: Tensor) -> Tensor:
+    """What a simulator reads of particles.
+
+    Shapes      positions [*, N, D], moves in units of their deviation [*, N, H, D], the last move [*, N, D], distances
+                from the low and the high walls [*, N, 2 D] -> [*, N, inputs], in units of the reach
+    """
+    soon = near + torch.cat([move, -move], -1)
+    bells = gaussians(soon.clamp(min=0)[..., None], BELLS).flatten(-2)  # beyond a wall is at the wall
+    return torch.cat([now, move, recent.flatten(-2), near.clamp(-1, 1), bells], -1)
 
 
 def random_walk(shape: torch.Size, deviation: float, generator: torch.Generator) -> Tensor:
