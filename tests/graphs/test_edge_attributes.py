@@ -1,7 +1,7 @@
 """Features that are given with the edges travel with the graph, each with its own edge; the wrong order is refused."""
 
 from copy import deepcopy
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +11,8 @@ from edgewise import Graph, aggregate, attend, collect
 from edgewise.errors import GraphError, ShapeError
 from edgewise.kernels import Dot
 from edgewise.kernels.scores import EdgeBias
-from edgewise.layers import GINE, MLP, GatedGCN
+from edgewise.layers import GCN, GINE, MLP, RGCN, EdgeStream, GatedGCN, GATv2, SAGEMean
+from edgewise.models import GNN, Features, GNNSettings
 
 NODES = 6
 ENDS = torch.tensor([[5, 1, 0, 3, 3, 2, 1, 0], [0, 4, 4, 3, 1, 5, 4, 5]])  # from 1 to 4 twice; 3 to itself
@@ -101,9 +102,34 @@ def test_the_order_of_the_caller_is_refused_and_the_graphs_is_read() -> None:
     collect(sorted_, own)  # in the graph's order already
 
 
+@pytest.mark.parametrize("make", [GINE, GatedGCN, EdgeStream, GATv2], ids=lambda make: make.__name__)
+def test_layers_that_are_given_none_read_the_graphs(make: Any) -> None:
+    layer, x = make(MLP([4, 3]), edges=1) if make is GINE else make(4, 3, edges=1), torch.randn(NODES, 4)
+    for graph in (made(), made().transpose()[0], made().coalesce("mean"), made().add_self_loops(1.0)):
+        for own, given in zip(layer(graph, x), layer(graph, x, graph.edge_attr), strict=True):
+            assert torch.equal(own, given)
+    with pytest.raises(ShapeError, match="reads some edge features"):
+        layer(Graph.from_edge_index(ENDS, NODES), x)
+
+
+def test_models_that_are_given_none_read_the_graphs() -> None:
+    e, x = torch.randint(2, (8,)), torch.randn(NODES, 4)
+    graph = Graph.from_edge_index(ENDS, NODES, edge_attr=e)
+    model = GNN(GNNSettings(layer="gine", width=4, dropout=0.0), Features(4, 2, edges=2))
+    assert torch.equal(model(graph, x), model(graph, x, graph.edge_attr))
+
+
 def test_data_of_pytorch_geometric_bring_theirs_along() -> None:
-    graph = Graph.from_pyg(SimpleNamespace(edge_index=ENDS, num_nodes=NODES, edge_attr=code(ENDS)))
-    assert torch.equal(graph.edge_attr, code(graph.edge_index()))
+    weight, kinds = torch.rand(8), torch.randint(2, (8,))
+    library = pytest.importorskip("torch_geometric.data")
+    data = library.Data(edge_index=ENDS, num_nodes=NODES, edge_attr=code(ENDS), edge_weight=weight, edge_type=kinds)
+    for graph in (Graph.from_pyg(data), Graph.from_pyg(library.Batch.from_data_list([data]))):
+        assert torch.equal(graph.edge_attr, code(graph.edge_index()))
+    graph, x = Graph.from_pyg(data), torch.randn(NODES, 4)
+    for layer, e in ((GCN(4, 3), weight), (SAGEMean(4, 3), weight), (RGCN(4, 3, 2), kinds)):
+        layer(graph, x, graph.sort_edges(e))
+        with pytest.raises(ShapeError, match=r"give graph\.sort_edges"):
+            layer(graph, x, e)
 
 
 @pytest.mark.parametrize("e", [torch.ones(7, 1), torch.tensor(1.0), [1.0] * 8])

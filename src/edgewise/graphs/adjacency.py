@@ -1,6 +1,6 @@
 """Adjacency: the exact forms of a graph (rule, ranges, edges), what is counted on them and cached with them."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Self, TypeVar, cast
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from edgewise.errors import GraphError, ShapeError
 from edgewise.graphs import checks
 from edgewise.graphs import forms as lowering
-from edgewise.graphs.derived import derived
+from edgewise.graphs.derived import derived, per_tensor
 from edgewise.graphs.rule import Complete, Intervals, Rule
 from edgewise.graphs.tracing import PLAIN, lasting, lastingly, plain, untransformed
 from edgewise.memory import check_fits
@@ -32,6 +32,7 @@ class Adjacency:
     _compact: tuple[Tensor, Tensor]  # (offsets, senders) of a store, mapped; the senders in as many bits as they need
     _order: Tensor | None  # edge e is edge _order[e] of the caller's
     _attributes: tuple[Tensor, Tensor] | None = None  # features of edges as they were given, and the row of each edge
+    _beside: tuple[Tensor, ...] = ()  # what else the caller holds of the edges, in their order
     _definition: tuple[str, ...]  # the names of the fields that were not derived
     _memo: dict[Hashable, Any]
     _versions: list[tuple[str, Tensor, int]]  # of its tensors: PyTorch counts the times that one is written in place
@@ -106,8 +107,8 @@ class Adjacency:
         Shapes      edge_index [2, E] integers -> num_nodes senders, and as many receivers or num_receivers; edge_attr
                     [E, ...] in the order of edge_index
         Errors      a wrong shape or dtype; an index out of range: the edge and the bound are named
-        Edge cases  `graph.edge_attr` has the caller's features of edges in the graph's order; `sort_edges` brings
-                    further edge tensors there
+        Edge cases  `graph.edge_attr` has the caller's features of edges in the graph's order, and layers that are given
+                    none read it; `sort_edges` brings further edge tensors there, without which they are misread
 
         >>> from edgewise.graphs import Graph
         >>> graph = Graph.from_edge_index([[1, 0], [2, 0]], num_nodes=3)
@@ -137,6 +138,10 @@ class Adjacency:
         self.__dict__.update(_attributes=(given, rows), _definition=(*self._definition, "_attributes"))
         return self
 
+    def _remember(self, beside: Iterable[Any]) -> None:
+        """Which other tensors of edges the caller holds: in the caller's order they are refused."""
+        self.__dict__["_beside"] = tuple(t for t in beside if type(t) is Tensor and t.shape[:1] == (self.num_edges,))
+
     def _taken(self, graph: Self, edges: Tensor | slice) -> Self:
         """A new graph with the features of some of this graph's edges: its edge e is edge edges[e] of this one."""
         if self._attributes is None:
@@ -156,19 +161,16 @@ class Adjacency:
         return None if self._attributes is None else self._attributes[0].index_select(0, self._attributes[1])
 
     def check_sorted(self, name: str, e: Tensor) -> None:
-        """Raise ShapeError for the very features that the graph was made with, in another order than its own."""
-        if self._attributes is None or torch.compiler.is_dynamo_compiling() or type(e) not in PLAIN:
+        """Raise ShapeError for the very values that the graph was made with, in another order than its own."""
+        none = self._attributes is None and not self._beside
+        if none or torch.compiler.is_dynamo_compiling() or type(e) not in PLAIN or not e.numel():
             return
-        given = self._attributes[0]
-        if e.numel() and e.untyped_storage().data_ptr() == given.untyped_storage().data_ptr() and not self._in_order:
-            what = "are those that the graph was made with, in the caller's order of edges, which is not the graph's"
-            raise ShapeError(f"{name} {what}: give graph.edge_attr")
-
-    @derived
-    def _in_order(self) -> bool:
-        """Whether the features that the graph was made with have the graph's order."""
-        rows = None if self._attributes is None else self._attributes[1]
-        return rows is None or torch.equal(rows, torch.arange(len(rows), device=rows.device))
+        known = [] if self._attributes is None else [(*self._attributes, "graph.edge_attr")]
+        known += [(given, cast(Tensor, self._order), "graph.sort_edges(...) of them") for given in self._beside]
+        for given, rows, right in known:
+            if e.untyped_storage().data_ptr() == given.untyped_storage().data_ptr() and not _in_order(given, rows):
+                what = "these values came with the graph, in the caller's order of edges, which is not the graph's"
+                raise ShapeError(f"{name}: {what}: give {right}")
 
     @classmethod
     def _of(
@@ -433,6 +435,11 @@ class Adjacency:
         at = f" at offset {self.offset}" if self.offset else ""
         what = f"{self.num_edges} edges" if self.rule is None else str(self.rule)
         return f"Graph({self.num_receivers} receivers{at}, {self.num_senders} senders, {what})"
+
+
+@per_tensor
+def _in_order(given: Tensor, rows: Tensor) -> bool:
+    return torch.equal(given, given.index_select(0, rows))
 
 
 def _moved(value: Any, device: torch.device) -> Any:

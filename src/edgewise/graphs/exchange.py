@@ -218,6 +218,8 @@ class Exchange(Adjacency):
             raise GraphError(f"from_pyg takes edge_index and num_nodes, which this {type(data).__name__} lacks")
         e, ptr = getattr(data, "edge_attr", None), getattr(data, "ptr", None)
         graph = cls.from_edge_index(edges, nodes, edge_attr=e if isinstance(e, Tensor) else None)
+        named = data.edge_attrs() if hasattr(data, "edge_attrs") else ("edge_weight",)
+        graph._remember(getattr(data, name, None) for name in named if name not in ("edge_index", "edge_attr"))
         if ptr is None:
             return graph
         return graph._with_members(checks.index_tensor(ptr, "ptr", axes=1), "ptr")
@@ -284,6 +286,7 @@ class Exchange(Adjacency):
             raise GraphError(f"edges are as many senders as receivers, not {found}")
         counts = graph.num_src_nodes(), graph.num_dst_nodes()
         made = cls.from_edge_index(torch.stack(ends), *counts)
+        made._remember(getattr(graph, "edata", {}).values())
         is_block = getattr(graph, "is_block", False) or counts[0] != counts[1]
         if is_block or getattr(graph, "batch_size", 1) == 1:
             return made
@@ -300,7 +303,9 @@ class Exchange(Adjacency):
             j, i = self.edge_index()[:, across[0, 0]].tolist()
             raise GraphError(f"the edge from {j} to {i} joins two graphs of the batch: {name} or the edges are wrong")
         forms = {"offsets": self.offsets, "senders": self.senders, "_order": self._order, "sizes": sizes}
-        return self._taken(self._of(self.num_receivers, self.num_senders, 0, self.device, **forms), slice(None))
+        made = self._of(self.num_receivers, self.num_senders, 0, self.device, **forms)
+        made._remember(self._beside)
+        return self._taken(made, slice(None))
 
     def to_pyg(self) -> torch_geometric.data.Data:
         """A PyTorch Geometric `Data`: edge_index in the graph's order, num_nodes; for a batch also batch and ptr."""

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from edgewise import layers
 from edgewise.configuration import OneOf
+from edgewise.graphs import Graph
 from edgewise.layers.plain.linear import check_one_kind
 
 Activation = Annotated[str, OneOf(layers.ACTIVATIONS)]
@@ -93,8 +94,9 @@ def draw_weights(model: nn.Module, draw: Callable[[Tensor], object], *kinds: typ
             nn.init.zeros_(module.bias)
 
 
-def features_of_edges(e: Tensor | None, edges: int, x: Tensor | layers.SparseFeatures) -> Tensor | None:
-    """Features of edges as numbers: kinds of edges, e [E] int64, become one-hot, [E, edges]."""
+def features_of_edges(graph: Any, e: Tensor | None, edges: int, x: Tensor | layers.SparseFeatures) -> Tensor | None:
+    """Features of edges as numbers, None for the graph's own: kinds of edges, [E] int64, become one-hot, [E, edges]."""
     check_one_kind(x)
+    e = graph.edge_attr if e is None and edges and isinstance(graph, Graph) else e
     kinds = edges and isinstance(e, Tensor) and e.ndim == 1 and e.dtype == torch.int64
     return functional.one_hot(e, edges).to(x.dtype) if kinds and e is not None else e

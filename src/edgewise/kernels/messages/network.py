@@ -224,6 +224,7 @@ class EdgeInput:
     def check(self, name: str, graph: Graph, width: int) -> None:
         """Raise ShapeError unless every edge has features, of which the map makes so many numbers."""
         check_rows(name, self.values, graph.num_edges)
+        graph.check_sorted(name, self.values)
         for part, t in ((name, self.values), (f"the map of {name}", self.map[0]), (f"the bias of {name}", self.map[1])):
             if t is not None:
                 same_device(part, t, graph.device)

@@ -99,7 +99,9 @@ class EdgeStream(Layer):
         self.convolution = GatedGCN(inputs, outputs, edges)
         self.norm = BatchNorm(outputs)
 
-    def forward(self, graph: Graph, x: Sides, e: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("convolution.edges")] = None
+    ) -> tuple[Tensor, Tensor]:
         y, made = self.convolution.update(graph, x, e)
         made = self.norm(made).relu()
         return y, made if e is None or e.shape[-1] != made.shape[-1] else e + made

@@ -15,7 +15,8 @@ from edgewise.configuration import Bounds, known, require
 from edgewise.graphs import Graph
 from edgewise.kernels.call import check_graph
 
-Check = Callable[[Any, Any, str, Any], None]  # check(layer, graph, name, value) raises an error that names the value
+# check(layer, graph, name, value) raises an error that names the value; it may return what stands in the place of None
+Check = Callable[[Any, Any, str, Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 MISSING = inspect.Parameter.empty
 
@@ -64,8 +65,12 @@ def checked(function: F) -> F:
             check_graph(graph, *args[own + 1 :], *kwargs.values())
         for place, name, default, check in checks:
             value = args[place] if place < len(args) else kwargs.get(name, default)
-            if value is not MISSING:
-                check(args[0] if own else function, graph, name, value)
+            if value is MISSING or (found := check(args[0] if own else function, graph, name, value)) is None:
+                continue
+            if place < len(args):
+                args = (*args[:place], found, *args[place + 1 :])
+            else:
+                kwargs[name] = found
         return function(*args, **kwargs)
 
     return cast(F, run)

@@ -92,17 +92,20 @@ Places = Annotated[Tensor, Rows(whole=True)]
 
 @dataclass(frozen=True)
 class Edges:
-    """In an annotation: features of edges, which are given where the layer's map of that name is one, and as wide."""
+    """In an annotation: features of edges, None for the graph's own, where the layer's map of that name reads some."""
 
     reader: str
 
-    def __call__(self, layer: Any, graph: Graph, name: str, e: Any) -> None:
+    def __call__(self, layer: Any, graph: Graph, name: str, e: Any) -> Tensor | None:
         reader = attrgetter(self.reader)(layer)
+        own = graph.edge_attr if e is None and reader is not None else None
+        e = own if e is None else e
         nothing = e is None or (isinstance(e, Tensor) and e.shape[-1:] == (0,))
         if nothing != (reader is None):
             raise ShapeError(f"this layer reads {'no' if reader is None else 'some'} edge features: see `edges`")
         if reader is not None:
             check_edges(graph, e, reader.in_features)
+        return own
 
 
 def check_edges(graph: Graph, e: Tensor, width: int | None = None, name: str = "features of edges") -> None:
@@ -135,6 +138,7 @@ class Weights:
             raise ShapeError(f"{name} is {shown(weight)}, but must be [{graph.num_edges}], a number for each edge")
         check_real(weight)
         same_device(name, weight, graph.device)
+        graph.check_sorted(name, weight)
 
 
 EdgeWeights = Annotated[Tensor | None, Weights()]

@@ -38,6 +38,7 @@ def _kinds(layer: Any, graph: Graph, name: str, e: Any) -> None:
         check_edges(graph, e, layer.relations, "weights of relations")
     elif e is not None:
         check_types("relations of edges", e, graph, graph.num_edges, layer.relations)
+        graph.check_sorted("relations of edges", e)
 
 
 class RGCN(Layer):

@@ -63,6 +63,7 @@ def check_relations(graph: Graph, e: Tensor | None, relations: int) -> None:
         raise ShapeError(f"this layer has {relations} relations: hand over that of each edge, e [E]")
     if e is not None:
         check_types("relations of edges", e, graph, graph.num_edges, relations)
+        graph.check_sorted("relations of edges", e)
 
 
 def _relations(layer: Any, graph: Graph, name: str, e: Any) -> None:

@@ -192,7 +192,7 @@ class GNN(nn.Module):
             return self._by_layer(graph, cast(Tensor, x))
         x = x if self.embed is None else self.embed(x)
         if Choice.of(self.settings.layer).name not in RELATIONAL:
-            e = features_of_edges(e, getattr(self.signature, "edges", 0), x)
+            e = features_of_edges(graph, e, getattr(self.signature, "edges", 0), x)
         types = cast(Features, self.signature).types(x) if self.reads_types else None
         states: list[Tensor] = []
         first: Tensor | None = None

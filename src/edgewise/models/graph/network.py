@@ -78,7 +78,7 @@ class GraphNetworkModel(nn.Module):
         self.decode = nn.Linear(width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor, e: Tensor | None = None, u: Tensor | None = None) -> Tensor:
-        x, e, u = self.encode.update(graph, x, features_of_edges(e, self.signature.edges, x), u)
+        x, e, u = self.encode.update(graph, x, features_of_edges(graph, e, self.signature.edges, x), u)
         for block in self.blocks:
             x, e, u = block(graph, x, e, u)
         return self.decode(u if self.signature.whole_graph else x)

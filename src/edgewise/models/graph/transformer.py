@@ -158,7 +158,7 @@ class GraphTransformer(nn.Module):
         self.head = nn.Linear(settings.width, signature.outputs)
 
     def forward(self, graph: Graph, x: Tensor | layers.SparseFeatures, e: Tensor | None = None) -> Tensor:
-        e = features_of_edges(e, self.signature.edges, x)
+        e = features_of_edges(graph, e, self.signature.edges, x)
         h: Tensor = self.embed(layers.dropout(x, self.settings.dropout, self.training))
         if self.encoding is not None:
             h = self.encoding(graph, h)
