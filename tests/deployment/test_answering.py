@@ -1,10 +1,12 @@
 """From raw rows to named answers by a file alone: those that the run itself gives, for every kind of one's own data."""
 
+import ast
 import csv
 import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +21,7 @@ from edgewise.configuration import Choice
 from edgewise.data.record import Sure
 from edgewise.deployment import answering, export, predict_file
 from edgewise.deployment.exporting import alone_of, in_own_units
-from edgewise.deployment.files import readme_of
+from edgewise.deployment.files import SOURCES, readme_of
 from edgewise.deployment.interface import Exportable
 from edgewise.deployment.program import standard
 from edgewise.deployment.trained import Trained
@@ -295,6 +297,15 @@ def test_a_script_answers_without_edgewise(kind: str, to: str, tmp_path: Path) -
     export(alone.model, alone.call, to, file, names=alone.names, preprocessing=about)
     run_script(file, given, tmp_path / "answers.csv")
     same(trained, given, tmp_path / "answers.csv")
+
+
+def test_what_a_script_is_made_of_has_each_name_once() -> None:
+    names = list[str]()
+    for module in SOURCES:
+        for node in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:
+            targets = getattr(node, "targets", [getattr(node, "target", node)])  # of an assignment, or its own
+            names += [name for one in targets if (name := getattr(one, "id", getattr(one, "name", "")))]
+    assert [name for name, times in Counter(names).items() if times > 1] == [] != names
 
 
 def test_graphs_in_json_are_those_of_the_tables(tmp_path: Path) -> None:

@@ -505,9 +505,8 @@ def films(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
             i, j, s = images_within(now / reach, 1.0, numpy.diag(edges / reach)[along])
             measured = numpy.concatenate([*moves[:-1], now - low, high - now, levels], 1)
             arrays = {"positions": now, "velocities": moves[-1], "x": measured, "edge_attr": reach * s}
-            arrays = {name: array.astype("float32") for name, array in arrays.items()}
             new = call(completed({**arrays, "edge_index": numpy.stack([j, i]).astype("int64")}))["y"]
-            frames.append(numpy.where(numpy.isfinite(new), new.astype("float64"), now))
+            frames.append(numpy.where(numpy.isfinite(new), new, now))
         for step, places in enumerate(numpy.array(frames).tolist()):
             for particle, kind, place in zip(film.get("particles", range(count)), own, places, strict=True):
                 called = {"kind": kind} if kind else {}

@@ -113,6 +113,7 @@ NATIVE = {
 torch.ops.load_library(operators)
 """,
 }
+SOURCES = words, atoms, pixels, periodic, answering  # of a script, whose names they share
 MOST = 40  # entries of a list that a page shows
 NEEDS = {
     "texts": "It needs the package tokenizers.",
@@ -300,9 +301,7 @@ def script_of(to: str, about: Mapping[str, Any], cache: bool, lines: str = "") -
         what = "Runs the file beside it on the arrays of an .npz file: python SCRIPT [INPUTS.npz]"
         return f'"""{what}"""\n{begins}\n\n{lines}{RUN}'
     what = f"Answers by the file beside it: python SCRIPT INPUT [ANSWERS.csv]\n\nINPUT is {rows['input']}."
-    return "\n\n".join(
-        [f'"""{what}\n"""\n{begins}', *map(source_of, (words, atoms, pixels, periodic, answering)), f"{lines}{ANSWER}"]
-    )
+    return "\n\n".join([f'"""{what}\n"""\n{begins}', *map(source_of, SOURCES), f"{lines}{ANSWER}"])
 
 
 def source_of(module: ModuleType) -> str:

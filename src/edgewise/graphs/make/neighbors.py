@@ -16,13 +16,14 @@ from edgewise.graphs import forms as lowering
 from edgewise.graphs.checks import dense_tensor, whole_number
 from edgewise.graphs.graph import Graph
 from edgewise.graphs.make.content import by_content
-from edgewise.graphs.make.periodic import AT_ONCE, ROUNDING, images_within
+from edgewise.graphs.make.periodic import ROUNDING, images_within
 from edgewise.graphs.tracing import plain, untransformed
 
 Floats = NDArray[numpy.float64]
 Indices = NDArray[numpy.int64]
 Cell = float | Sequence[float] | Tensor
 
+AT_ONCE = 1 << 22  # candidates held in memory at once
 FARTHEST = 1e150  # the square of a distance that is much larger is infinite
 FINEST = 2.0**-500  # and that of one that is much smaller 0
 DENSE = 1024  # points among which comparing all pairs is faster than a tree

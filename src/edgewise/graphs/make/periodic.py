@@ -7,7 +7,7 @@ import numpy
 Points = numpy.ndarray[Any, numpy.dtype[Any]]
 
 ROUNDING = 1e-9  # relative: how far the tree's distances may be from ours, generously
-AT_ONCE = 1 << 22  # candidates held in memory at once
+MOST_IMAGES = 1 << 22  # of points, held in memory at once
 
 
 def unwrapped(x: Points, box: Points) -> Points:
@@ -38,7 +38,7 @@ def images_within(x: Points, radius: float, a: Points) -> tuple[Points, Points, 
     place = x @ inverse - home  # from 0 to 1 along each periodic vector
     most = numpy.floor(reach + 1)
     images = int((2 * most + 1).prod())
-    if count * images > AT_ONCE:
+    if count * images > MOST_IMAGES:
         raise ValueError(f"a radius of {radius} has too many images in the cell {a.tolist()}: is it in the same unit?")
     n = numpy.indices([int(2 * m + 1) for m in most]).reshape(axes, images).T - most
     seen = place[:, None] + n

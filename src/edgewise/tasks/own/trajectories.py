@@ -243,7 +243,7 @@ class InOwnUnit(nn.Module):
     """A simulator that reads what is measured of particles, and says where they are next, in the data's own unit.
 
     Shapes      [N, 2 D + (H - 1) D + 2 D + K] = [x ‖ last move ‖ moves before, the first first ‖ distances from the low
-                and the high walls ‖ kinds], perhaps e [E, D] -> x' [N, D]
+                and the high walls ‖ kinds], perhaps e [E, D] -> x' [N, D], in float64: moves are small beside positions
     """
 
     def __init__(self, model: nn.Module, task: OwnTrajectories) -> None:
@@ -259,8 +259,8 @@ class InOwnUnit(nn.Module):
         now, move, before, near = measured.split([space, space, (self.moves - 1) * space, 2 * space], -1)
         recent = torch.cat([before, move], -1).unflatten(-1, (self.moves, space)) / self.velocity
         read = torch.cat([features_of(now, recent, move, near), kinds], -1)
-        moved: Tensor = self.model(graph, read, *(one / self.reach for one in e))
-        return self.reach * moved
+        moved: Tensor = self.model(graph, read.float(), *((one / self.reach).float() for one in e))
+        return self.reach * moved.double()
 
 
 class OwnTrajectories(Simulation):
@@ -439,7 +439,7 @@ class OwnTrajectories(Simulation):
         inputs = captured(model, partial(task.go_on, model, [row], 1, last=task is not self))
         made, one = movement(inputs, model, self.signature.space), task.all[row]
         names = [f"{one.kinds[n]}{name or n}" for n, name in enumerate(one.particles)]
-        what = f"how far {names[made.node or 0]} moves, in the unit of the data"
+        what = f"how far particle {names[made.node or 0]} moves, in the unit of the data"
         move = cast(Callable[[Tensor], Tensor], made.number)
         return replace(made, names=names, what=what, number=lambda y: self.reach * move(y))
 
@@ -449,13 +449,15 @@ class OwnTrajectories(Simulation):
         (low, high), now, moves = self.walls[row], history[-1], history.diff(dim=0)
         graph, _, *e = self._inputs(history, [row])
         x = self.reach * torch.cat([now, moves[-1], *moves[:-1], now - low, high - now], -1)
-        x = torch.cat([x, self.kinds[row]], -1).float()
-        return Alone(InOwnUnit(model, self), (graph, x, *(self.reach * one for one in e)))
+        x = torch.cat([x, self.kinds[row]], -1)
+        return Alone(InOwnUnit(model, self), (graph, x, *(self.reach * one.double() for one in e)))
 
     def preprocessing(self) -> dict[str, Any]:
         axes, kinds = "xyz"[: self.signature.space], list(self.own.fitted.columns[3].levels)
         before = [
-            f"{axis} of the move {n} frames before the last" for n in range(self.history - 1, 0, -1) for axis in axes
+            f"{axis} of the move {counted(n, 'frame')} before the last"
+            for n in range(self.history - 1, 0, -1)
+            for axis in axes
         ]
         walls = [f"distance from the {one} wall along {axis}, infinite where there is none"
                  for one in ("low", "high") for axis in axes]  # fmt: skip
