@@ -432,17 +432,15 @@ def films_of(given: Path) -> Iterator[Row]:
         if path.suffix.lower() == ".npz":
             yield {"name": path.stem, **numpy.load(path)}
         elif path.suffix.lower() in (".xyz", ".extxyz"):
-            from ase.io import read
-
-            frames = read(path, ":", format="extxyz")
-            cell, along = numpy.asarray(frames[0].cell) * frames[0].pbc[:, None], frames[0].pbc
-            others = [one for one in frames if (numpy.asarray(one.cell) * one.pbc[:, None] != cell).any()]
-            if others or not numpy.allclose(cell, numpy.diag(cell.diagonal())):
+            frames = [atoms for _, atoms in atoms_of(path)]
+            cells, kinds = [numpy.asarray(one.cell) * one.pbc[:, None] for one in frames], [*frames[0].symbols]
+            if not all(numpy.allclose(cell, numpy.diag(cells[0].diagonal())) for cell in cells):
                 raise ValueError(f"{path}: a periodic cell must be a box along the axes, the same in each frame")
-            if any([*one.symbols] != [*frames[0].symbols] for one in frames):
+            if any([*one.symbols] != kinds for one in frames):
                 raise ValueError(f"{path}: all frames must have the same atoms")
-            known = {"kinds": [*frames[0].symbols], "box": numpy.where(along, cell.diagonal(), math.inf)}
-            yield {"name": path.stem, "positions": [one.positions for one in frames], "periodic": along, **known}
+            edges, along = cells[0].diagonal(), frames[0].pbc
+            box = {"box": numpy.where(along, edges, math.inf), "periodic": along} if along.any() else {}
+            yield {"name": path.stem, "positions": [one.positions for one in frames], "kinds": kinds, **box}
         else:
             table: Any = table_of(path)
             table = [table] if isinstance(table, dict) else table
@@ -480,9 +478,9 @@ def films(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
     reach, start, kinds = rows["radius"], rows["history"] + 1, rows["kinds"]
     for film in films_of(given):
         x, count = numpy.array(film["positions"], dtype="float64"), len(film["positions"][0])
-        box = numpy.ravel(rows["box"] or film.get("box", [None] * axes)).tolist()
+        box = numpy.ravel(film.get("box", rows["box"] or [None] * axes)).tolist()
         edges = numpy.array([math.inf if one is None else one for one in box])
-        periodic = numpy.ravel(rows["periodic"] or film.get("periodic", False)).astype(bool)
+        periodic = numpy.ravel(film.get("periodic", rows["periodic"] or False)).astype(bool)
         along, own = numpy.broadcast_to(periodic, (axes,)), [str(one) for one in film.get("kinds", [""] * count)]
         for what, wrong in (
             (

@@ -1,7 +1,6 @@
 """Trajectories of particles of one's own: files, parts, scores beside going straight on, and roll-outs to a file."""
 
 import csv
-import dataclasses
 import json
 import shutil
 
@@ -12,7 +11,7 @@ import torch
 import edgewise
 from edgewise.data.examples import Asked
 from edgewise.data.splits import SPLITS
-from edgewise.deployment import predict_file
+from edgewise.deployment import answering, predict_file
 from edgewise.deployment.trained import Trained
 from edgewise.errors import ConfigError, DataError
 from edgewise.models.particles.forecast import Particles, ParticlesSettings
@@ -73,6 +72,8 @@ def test_walls_are_far_in_open_space_and_kinds_are_features(folder):
     assert batch.graph.sizes.tolist() == [3, 4] and len(batch.x) == 7
     assert batch.x[:, -2:].argmax(1).tolist() == [0, 1, 0, 0, 1, 0, 1]
     assert batch.target[0].numpy() == pytest.approx(positions(0)[5, 0] / 2.0, rel=1e-6)
+    for number in range(6):
+        np.savez(folder / f"{number}.npz", positions=positions(number))
     opened = trajectories(str(folder), history=3, radius=2.0, box=(float("inf"), 9.0))
     near = opened.batch(torch.tensor([[0, 5]]), None).x[:, 10:14]
     assert (near[:, [0, 2]] == 1).all() and near.isfinite().all()
@@ -117,11 +118,11 @@ def test_what_cannot_be_read_is_named(folder, change, said):
         trajectories(str(folder), history=3)
 
 
-def periodic(folder, **options):
+def periodic(folder, flags=True, **options):
     """Films in a box of unequal sides, in which they are written; the radius is above the shorter one."""
     for number in range(6):
         moved = positions(number) + number
-        known = {"kinds": np.array([*"abab"][: moved.shape[1]]), "box": BOX, "periodic": True}
+        known = {"kinds": np.array([*"abab"][: moved.shape[1]]), "box": BOX, "periodic": flags}
         np.savez(folder / f"{number}.npz", positions=moved % BOX, **known)
     return trajectories(str(folder), history=3, radius=2.1, **options)
 
@@ -151,7 +152,7 @@ def test_in_a_periodic_box_moves_are_the_shortest_and_each_image_acts_as_a_parti
     with pytest.raises(ConfigError, match="reads no features of edges"):
         Particles(ParticlesSettings("linear"), task.signature)
     (tmp_path / "walls").mkdir()
-    walled = periodic(tmp_path / "walls", periodic=(False, True))
+    walled = periodic(tmp_path / "walls", [False, True])
     near = walled.batch(torch.tensor([[0, 9]]), None).x[:, 10:14]
     assert (near[:, [1, 3]] == 1).all() and (near[:, [0, 2]] < 1).all()  # x has walls, y has none
 
@@ -165,10 +166,11 @@ def test_a_row_of_json_is_read_as_a_file_and_a_periodic_one_needs_periodic_train
     assert said["last_positions"] == other["last_positions"] and len(trained.explain(row).nodes) == 3
     with pytest.raises(DataError, match=r"the trajectory: not a trajectory such as .*'positions'"):
         trained.predict([{"kinds": ["a"]}])
-    opened = trajectories(str(folder), history=3, radius=2.1, periodic=(False,))
+    opened = periodic(folder, False)
     with pytest.raises(DataError, match="3 frames of 3 particles, of at least 4"):
         opened.asked(json.dumps(row | {"positions": row["positions"][:3]}))
-    opened.how = dataclasses.replace(opened.how, periodic=())
+    with pytest.raises(DataError, match="the trajectory has no pbc: give"):
+        opened.asked(json.dumps(row | {"pbc": True}))
     with pytest.raises(DataError, match="its box is periodic, and none of those that train is"):
         opened.asked(json.dumps(row))
 
@@ -185,8 +187,13 @@ def test_cells_of_extended_xyz_are_boxes_along_the_axes_that_stay(tmp_path):
     box = "2.5 0 0 0 3 0 0 0 9"
     one = read(*[box] * 4)
     assert one.period.tolist() == [2.5, 3, np.inf] and one.positions[:, 0, 0].tolist() == [0, 1, 2, 3]
+    (film,) = answering.films_of(tmp_path / "a.xyz")  # as the script beside an exported file reads it
+    assert film["box"].tolist() == one.box.tolist() and film["periodic"].tolist() == one.periodic.tolist()
+    assert np.array_equal(film["positions"], one.positions) and film["kinds"] == ["H"]
     with pytest.raises(DataError, match="line 10: its periodic cell is another"):
         read(box, box, box, "2.6 0 0 0 3 0 0 0 9")
+    with pytest.raises(ValueError, match="must be a box along the axes, the same in each frame"):
+        [*answering.films_of(tmp_path)]
     with pytest.raises(DataError, match="line 1: a periodic cell must be a box along the axes"):
         read(*["2.5 1 0 0 3 0 0 0 9"] * 4)
 

@@ -130,18 +130,19 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
             yield self.made(read_arrays(file, KNOWN[:1], KNOWN[1:]), file.stem, str(file))
             return
         symbols, frames = import_ase().data.chemical_symbols, [*read_xyz(file)]
-        for pair in pairwise(frames):
-            now, before = ((one.numbers, one.cell * one.periodic[:, None]) for one in pair)
-            for what, own, other in zip(("atoms are others", "periodic cell is another"), now, before, strict=True):
-                if not np.array_equal(own, other):
-                    raise DataError(f"{pair[1].at}: its {what} than in the frame before")
+        for one, following in pairwise(frames):
+            if not np.array_equal(one.numbers, following.numbers):
+                raise DataError(f"{following.at}: its atoms are others than those of the frame before")
+            cells = (frame.cell * frame.periodic[:, None] for frame in (one, following))
+            if not np.array_equal(*cells):
+                raise DataError(f"{following.at}: its periodic cell is another than that of the frame before")
         for one in frames[:1]:
             edges, along = one.cell.diagonal(), one.periodic
             if not np.allclose(one.cell[along], np.diag(edges)[along]):
                 raise DataError(f"{one.at}: a periodic cell must be a box along the axes, not {one.cell.tolist()}")
-            known = {"kinds": [symbols[number] for number in one.numbers.tolist()], "periodic": along}
-            known |= {"box": np.where(along, edges, np.inf), "positions": [frame.positions for frame in frames]}
-            yield self.made(known, file.stem, str(file))
+            box = {"box": np.where(along, edges, np.inf), "periodic": along} if along.any() else {}
+            kinds = [symbols[number] for number in one.numbers.tolist()]
+            yield self.made({"positions": [f.positions for f in frames], "kinds": kinds} | box, file.stem, str(file))
 
     def made(self, known: Mapping[str, Any], name: str, at: str) -> Trajectory:
         """A trajectory of what is called as in `KNOWN`, arrays or lists, of which positions must be there."""
@@ -150,8 +151,8 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
             if x.ndim != 3:
                 raise DataError(f"{at}: positions must be [frames, particles, axes], not {list(x.shape)}")
             texts = [np.array(known.get(what, [""] * x.shape[1])) for what in KNOWN[1:3]]
-            box = np.ravel(self.box or known.get("box", [None] * x.shape[2])).tolist()
-            flags = np.ravel(self.periodic or known.get("periodic", False)).tolist()
+            box = np.ravel(known.get("box", self.box or [None] * x.shape[2])).tolist()
+            flags = np.ravel(known.get("periodic", self.periodic or False)).tolist()
             edges = np.array([np.inf if one is None else one for one in box], dtype=np.float64)
             along = np.array([{0: False, 1: True}[one] for one in flags], dtype=bool)
         for what, values in zip(KNOWN[1:3], texts, strict=True):
@@ -250,8 +251,7 @@ class InOwnUnit(nn.Module):
         super().__init__()
         self.model, self.reach, self.velocity, self.moves = model, task.reach, task.velocity, task.history
         self.measured = (task.history + 3) * task.signature.space
-        kinds = task.signature.known - task.history * task.signature.space - 2 * task.signature.space * (1 + BELLS)
-        self.signature = replace(task.signature, inputs=self.measured + kinds)
+        self.signature = replace(task.signature, inputs=self.measured + task.kinds[0].shape[1])
 
     def forward(self, graph: Graph, x: Tensor, *e: Tensor) -> Tensor:
         space = self.signature.space
@@ -305,7 +305,9 @@ class OwnTrajectories(Simulation):
         self.contents = f"{counted(len(tracks), 'film')}, {sum(map(len, self.tracks)):,} frames"
         self.summary = (self.describe(), f"particles within {self.reach:.6g} act on one another", *own.given.notes)
         if images := sum(bool(one.periodic.any()) for one in tracks):
-            self.summary += (f"periodic boxes: {counted(images, 'film')}, where the nearest images move and act",)
+            self.summary += (
+                f"periodic boxes: {counted(images, 'film')}, whose moves are the shortest, and in which images act too",
+            )
 
     def numbers(self, split: Split) -> Tensor:
         """Of a part each trajectory, and each of its frames that has a history [M, 2]."""
@@ -400,6 +402,8 @@ class OwnTrajectories(Simulation):
     def asked(self, request: str) -> tuple[OwnTrajectories, int]:
         """The task and the number of a trajectory: of the data, of a file, or of a row."""
         if (row := object_in(request)) is not None:
+            if strange := sorted({*row} - {*KNOWN}):
+                raise DataError(f"the trajectory has no {', '.join(strange)[:80]}: give {FORM}")
             reader = replace(self.how, asked=replace(self.how.asked, labelled=False))
             made = reader.checked([reader.made(row, "the trajectory", "the trajectory")])
             return reader.task(Settled(Examples(Path(), (), "films", 1), self.own.fitted, {}), made), 0
@@ -448,19 +452,18 @@ class OwnTrajectories(Simulation):
         history = self.tracks[row][frame - self.history - 1 : frame]
         (low, high), now, moves = self.walls[row], history[-1], history.diff(dim=0)
         graph, _, *e = self._inputs(history, [row])
-        x = self.reach * torch.cat([now, moves[-1], *moves[:-1], now - low, high - now], -1)
-        x = torch.cat([x, self.kinds[row]], -1)
+        measured = self.reach * torch.cat([now, moves[-1], *moves[:-1], now - low, high - now], -1)
+        x = torch.cat([measured, self.kinds[row]], -1)
         return Alone(InOwnUnit(model, self), (graph, x, *(self.reach * one.double() for one in e)))
 
     def preprocessing(self) -> dict[str, Any]:
         axes, kinds = "xyz"[: self.signature.space], list(self.own.fitted.columns[3].levels)
-        before = [
-            f"{axis} of the move {counted(n, 'frame')} before the last"
-            for n in range(self.history - 1, 0, -1)
-            for axis in axes
+        before = [counted(n, "frame") for n in range(self.history - 1, 0, -1)]
+        columns = [f"{axis} of the move {ago} before the last" for ago in before for axis in axes]
+        columns += [
+            f"distance from the {one} wall along {axis}, or infinity" for one in ("low", "high") for axis in axes
         ]
-        walls = [f"distance from the {one} wall along {axis}, infinite where there is none"
-                 for one in ("low", "high") for axis in axes]  # fmt: skip
+        columns += [f"1 where the kind is {kind!r}, else 0" for kind in kinds if len(kinds) > 1]
         rows: dict[str, Any] = {
             "kind": "films",
             "input": f"a file as those that trained (.npz, extended XYZ, a table), a folder of such files, or JSON: "
@@ -471,11 +474,7 @@ class OwnTrajectories(Simulation):
             "kinds": kinds,
             "box": [None if np.isinf(edge) else edge for edge in self.how.box],
             "periodic": list(self.how.periodic),
-            "columns": [
-                *before,
-                *walls,
-                *(f"1 where the kind is {kind!r}, else 0" for kind in kinds if len(kinds) > 1),
-            ],
+            "columns": columns,
             "edge_columns": [f"{axis} of a sender's image less its own" for axis in axes * bool(self.signature.edges)],
             "positions": "where each particle is in the last frame, in the data's unit, as all lengths",
             "velocities": "how far each particle has moved since the frame before",
@@ -529,9 +528,9 @@ def trajectories(
         radius: Distance up to which particles and walls act on a particle. 0: the median one to the eighth neighbour.
         history: Moves that are read.
         noise: Noise on the moves that are read in training, in units of their deviation.
-        box: Edges of a box, one corner of which is the origin. Empty: as files say, else open.
-        periodic: Whether the box is periodic in place of having walls: for each axis, or once for all. Empty: as files
-            say, else it has walls.
+        box: Edges of a box, one corner of which is the origin, where a file names none. Empty: open space.
+        periodic: Whether such a box is periodic in place of having walls, where a file does not say: for each axis, or
+            once for all. Empty: it has walls.
         steps: Frames of a roll-out.
         fold: Seed of the random cut: another number, another cut.
         like: A run folder: its parts and scales are taken.
