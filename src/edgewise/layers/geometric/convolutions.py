@@ -1,6 +1,5 @@
 """Convolutions on points: MoNet, EdgeConv and SchNet weigh a neighbour by where it lies."""
 
-from math import pi
 from typing import Annotated, ClassVar
 
 import torch
@@ -14,7 +13,7 @@ from edgewise.graphs.derived import cached
 from edgewise.graphs.make.neighbors import k_nearest_in_members
 from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, aggregate, collect, ends, maps_of, shifted_softplus
 from edgewise.kernels.operator.layout import widened
-from edgewise.layers.geometric.geometry import check_cell, displacements, lengths
+from edgewise.layers.geometric.geometry import check_cell, displacements, envelope, lengths
 from edgewise.layers.graph.gcn import degrees_of_senders
 from edgewise.layers.plain.layer import Example, Layer, example_graph, small_example
 from edgewise.layers.plain.linear import Linear, check_features, check_real
@@ -261,9 +260,9 @@ class SchNet(Layer):
 
     def filter(self, r: Tensor) -> EdgeNetwork:
         """W(r) of distances r [*, E, 1]: filters of that width."""
-        ends_smoothly = torch.where(r < self.cutoff, 0.5 * (torch.cos(r * (pi / self.cutoff)) + 1), 0.0)
         first, second = maps_of(self.filters)
-        return EdgeNetwork((second,), shifted_softplus, edges=EdgeInput(first, r, self.cutoff), scale=ends_smoothly)
+        edges, ends_smoothly = EdgeInput(first, r, self.cutoff), envelope(r, self.cutoff)
+        return EdgeNetwork((second,), shifted_softplus, edges=edges, scale=ends_smoothly)
 
     @staticmethod
     def example() -> Example:

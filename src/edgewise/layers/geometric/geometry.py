@@ -1,5 +1,7 @@
 """Where senders are, seen from receivers: displacements, distances and angles, in open space or a periodic box."""
 
+from math import pi
+
 import torch
 from torch import Tensor
 
@@ -87,6 +89,14 @@ def lengths(x_ij: Tensor) -> Tensor:
     squared = squared_lengths(x_ij)
     apart = squared > 0
     return torch.where(apart, torch.where(apart, squared, 1.0).sqrt(), 0.0)
+
+
+def envelope(r: Tensor, cutoff: float) -> Tensor:
+    """½ (cos(π r / cutoff) + 1) of distances below the cutoff, else 0: it ends there with slope 0.
+
+    Reference   Behler & Parrinello, 2007, (3)
+    """
+    return torch.where(r < cutoff, 0.5 * (torch.cos(r * (pi / cutoff)) + 1), 0.0)
 
 
 def edge_pairs(graph: Graph) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,5 @@
 """Polarizable atoms: numbers and vectors of each node, which exchange messages that turn as space does."""
 
-from math import pi
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -11,7 +9,7 @@ from edgewise.errors import ShapeError
 from edgewise.graphs import Graph
 from edgewise.kernels import collect, ends, gaussians
 from edgewise.layers.geometric.convolutions import Several
-from edgewise.layers.geometric.geometry import displacements, lengths
+from edgewise.layers.geometric.geometry import displacements, envelope, lengths
 from edgewise.layers.geometric.spherical import by_type
 from edgewise.layers.geometric.tensor_field import Typed
 from edgewise.layers.plain.layer import Example, Layer, example_graph
@@ -62,8 +60,7 @@ class PaiNN(Layer):
         self._check(graph, h, x_ij)
         s, *v = by_type(h)
         r_ij = lengths(x_ij)
-        ends_smoothly = torch.where(r_ij < self.cutoff, 0.5 * (torch.cos(r_ij * (pi / self.cutoff)) + 1), 0.0)
-        W = self.filters(ends_smoothly * gaussians(r_ij, self.gaussians, self.cutoff))
+        W = self.filters(envelope(r_ij, self.cutoff) * gaussians(r_ij, self.gaussians, self.cutoff))
         direction = x_ij / torch.where(r_ij > 0, r_ij, 1.0)
         sent = torch.cat([self.phi(s.squeeze(-2)), *(one.flatten(-2) for one in v)], -1)
         phi_j, *v_j = ends(graph, sent[..., :0], sent)[1].unflatten(-1, (-1, self.channels)).split(3, -2)

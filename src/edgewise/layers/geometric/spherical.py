@@ -105,7 +105,10 @@ class Coupling:
         check_dense(x)
         if x.shape[-1:] != (3,):
             raise ShapeError(f"spherical harmonics live in three dimensions: x is {list(x.shape)}, not [*, N, 3]")
-        x_ij = displacements(graph, x, cell)
+        return self.along(displacements(graph, x, cell))
+
+    def along(self, x_ij: Tensor) -> Basis:
+        """The basis, given the vectors x_ij [*, E, 3] from senders to receivers."""
         r_ij = lengths(x_ij)
         apart = r_ij > 0
         direction = torch.where(apart, x_ij / torch.where(apart, r_ij, 1.0), 0.0)
@@ -117,13 +120,15 @@ class Basis:
     """The matrices between types that turn with space, for each edge: a layer weighs them by functions of the distance.
 
     Equation    Q^(lk)_J(x_ij) = sqrt(2l + 1) Σ_m C^(kJl)_m Y_Jm(x_ij / |x_ij|): type k becomes type l
-    Symbols     distances = |x_ij| [*, E, 1]; harmonics = Y [*, E, (most + 1)²]; C = Clebsch-Gordan coefficients
+    Symbols     distances = |x_ij| [*, E, 1]; harmonics = Y [*, E, (most + 1)²]; C = Clebsch-Gordan coefficients;
+                scale [*, E, 1] = what radial weights are multiplied by, as `envelope`, or None
     Edge cases  two nodes on one spot have no direction: only J = 0 couples them
     """
 
     coupling: Coupling
     distances: Tensor
     harmonics: Tensor
+    scale: Tensor | None = None
 
     @cached_property
     def matrices(self) -> tuple[Tensor, ...]:
@@ -243,7 +248,7 @@ class RadialWeights(Layer):
         self.network = MLP([1 + edges, hidden, hidden, paths * channels], "silu")
 
     def forward(self, basis: Basis, a_ij: Tensor | None = None) -> EdgeNetwork:
-        return self.network.message_of_edges(beside(basis.distances, a_ij))
+        return self.network.message_of_edges(beside(basis.distances, a_ij), scale=basis.scale)
 
 
 class TypedLinear(Layer):

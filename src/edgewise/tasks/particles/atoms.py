@@ -259,7 +259,8 @@ def _warm(atoms: Ase, temperature: float, seed: int) -> Ase:
 
 
 class InElectronvolts(nn.Module):
-    """A potential whose energies of atoms are in eV and forces in eV/Å, as a file of it gives them."""
+    """A potential whose energies of atoms are in eV and forces in eV/Å, as a file of it gives them, in float64: the sum
+    of energies of 1,000 eV would lose meV in float32."""
 
     differentiates: ClassVar[bool] = True
     atomic: Tensor
@@ -267,12 +268,11 @@ class InElectronvolts(nn.Module):
     def __init__(self, model: nn.Module, scale: float, atomic: Tensor) -> None:
         super().__init__()
         self.model, self.signature, self.scale = model, model.signature, scale
-        self.register_buffer("atomic", atomic.float())
+        self.register_buffer("atomic", atomic)
 
     def forward(self, graph: Graph, features: Tensor, *e: Tensor) -> Tensor:
-        energies, forces = (self.scale * self.model(graph, features, *e)).split([1, SPACE], -1)
-        alone = self.atomic.to(features)[features[..., -1:].long()]
-        return torch.cat([energies + alone, forces], -1)
+        energies, forces = (self.scale * self.model(graph, features, *e).double()).split([1, SPACE], -1)
+        return torch.cat([energies + self.atomic[features[..., -1:].long()], forces], -1)
 
 
 class EnergiesAndForces(NumberedExamples, Predicts):
