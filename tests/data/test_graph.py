@@ -140,8 +140,9 @@ def test_numbers_that_name_nodes_are_found_as_they_are_written(tmp_path, names: 
         ),
         ([f"p{n}" for n in range(20)], [("p3", "p4"), ("p5", "P6"), ("p9", "x")], r"'P6'; did you mean 'p6'\?\n.*'x'$"),
         (range(100, 120), [(100, 101), (102, 7), (108, 105)], "line 3: there is no node '7'"),
+        (range(19, -1, -1), [(0, 1), (2, 7)], r"what names the nodes\? Give --task\.id, one of user, row"),
     ],
-    ids=["a row", "without zeros", "names", "numbers"],
+    ids=["a row", "without zeros", "names", "numbers", "rows in another order"],
 )
 def test_an_end_that_is_no_name_is_that_mistake_and_no_row(tmp_path, names, ends, told: str) -> None:
     """One stray end made rows of all: each edge joined two others."""

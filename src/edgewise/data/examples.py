@@ -877,12 +877,14 @@ def _covering(table: Table, links: Sequence[Edges], left_out: set[str]) -> str:
     Edge cases  a column that has most of the ends, where these are no rows, names the nodes: the others are mistakes
     """
     ends = {name for one in links for end in one.ends for name in one.names_of(end)}
-    rows = {str(row) for row in range(len(table))}
+    in_order = [str(row) for row in range(len(table))]
+    rows = {*in_order}
     fitting, near = list[str](), dict[str, set[str]]()
     for name, cells in table.columns.items():
         if ends and name not in left_out and cells.n_unique() == len(table):  # before texts are made of them
-            texts = {*table.texts(name)}
-            if len(texts) == len(table) and texts != rows:
+            cells = [*table.texts(name)]
+            texts = {*cells}
+            if len(texts) == len(table) and cells != in_order:  # rows in another order are names, too
                 if ends <= texts:
                     fitting.append(name)
                 elif _mostly(ends, texts):
