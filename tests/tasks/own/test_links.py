@@ -75,6 +75,7 @@ def test_a_link_counts_by_the_mean_weight_of_its_edges(tmp_path) -> None:
     rows = "".join(f"p{i},p{j},{i + j}\np{j},p{i},{i + j + 2}\n" for i, j in ends)
     folder = write(tmp_path / "mine", "source,target,weight\n" + rows)
     task = link_folder(folder, edge_weight="weight", scale="none", variational=False)
+    assert f"{len(ends) * 2} edges with an opposite: their features are their mean" in task.summary
     i, j = task.graph().edge_index()
     assert task.cut.e[:, 0].tolist() == (i + j + 1).tolist() and task.graph().num_edges == 2 * 102
     assert link_folder(folder, edge_weight="weight").cut.e.mean().item() == pytest.approx(1)

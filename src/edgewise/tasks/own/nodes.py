@@ -693,7 +693,9 @@ def link_folder(
         count = links_of(graph).shape[1]
         raise DataError(f"{given.place}: {count} links between two nodes are too few: none is left for {empty[0]}")
     given = given.described(made.train.numpy())  # those that are held out are in no degree
-    given = of_links(given, made.train, weight) if weight else given
+    if weight:
+        notes += apart(given.edges, len(given), True, "mean")
+        given = of_links(given, made.train, weight)
     if fitted is None:
         columns = fit_to(given.x, slice(None), scale == "standard")
         edges = fit_edges(given, weight, scale == "standard")
