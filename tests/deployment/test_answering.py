@@ -325,8 +325,8 @@ def test_graphs_in_json_are_those_of_the_tables(tmp_path: Path) -> None:
     ("kind", "change", "what"),
     [
         ("nodes", lambda text: text.replace("age", "years"), "no column 'age'"),
-        ("nodes", lambda text: text.replace("2024-01-10", "soon"), r"row 0: since is 'soon', which is no date"),
-        ("molecules", lambda text: text.replace(",C", ",Q"), "is no molecule in SMILES"),
+        ("nodes", lambda text: text.replace("2024-", "soon-"), r"row 0: since is 'soon-.*which is no date\nrow 1: "),
+        ("molecules", lambda text: text.replace(",C", ",Q"), r"row 0: 'Q.* is no molecule in SMILES\nrow 1: "),
         ("links", lambda text: "nobody\n", "no node 'nobody', such as 'n0'"),
         ("facts", lambda text: "e1, r1\n", "expected HEAD, RELATION"),
     ],

@@ -66,6 +66,13 @@ def the(folder: Path, name: str) -> Path:
     return files[0]
 
 
+def check(wrong: Sequence[str]) -> None:
+    """Raise a ValueError with all that is wrong."""
+    if wrong:
+        more = [f"and {len(wrong) - 20:,} more"] if len(wrong) > 20 else []
+        raise ValueError("\n".join([*wrong[:20], *more]))
+
+
 def number_of(text: str, kind: str) -> float:
     """A number, a truth value, or the days from 1970 to a date such as 2024-12-31 or 31.12.2024."""
     if kind == "boolean" and text.lower() in (*TRUE, *FALSE):
@@ -81,7 +88,7 @@ def number_of(text: str, kind: str) -> float:
 
 def encoded(rows: Sequence[Row], columns: Any) -> Array:
     """The features of rows, [N, C] in float32, each column as the model was trained with it; 1 where there are none."""
-    parts = [numpy.zeros((len(rows), 0)) if columns else numpy.ones((len(rows), 1))]
+    parts, wrong = [numpy.zeros((len(rows), 0)) if columns else numpy.ones((len(rows), 1))], []
     for column in columns:
         name, kind = column["name"], column["kind"]
         if rows and not any(name in row for row in rows):
@@ -102,9 +109,10 @@ def encoded(rows: Sequence[Row], columns: Any) -> Array:
             except ValueError:
                 values[number] = math.nan
             if not math.isfinite(values[number]):
-                raise ValueError(f"row {number}: {name} is {text!r}, which is no {kind}")
+                wrong.append(f"row {number}: {name} is {text!r}, which is no {kind}")
         scaled = (values - column["shift"]) / column["deviation"]
         parts.append(numpy.stack([scaled, missing] if column["flagged"] else [scaled], 1))
+    check(wrong)
     return numpy.concatenate(parts, 1).astype("float32")
 
 
@@ -243,11 +251,13 @@ def molecules_of(given: Path, rows: Row) -> Iterator[tuple[Row, dict[str, Array]
     """Molecules of a table of SMILES, by RDKit."""
     from rdkit import Chem
 
+    wrong = []
     for number, row in enumerate(requests_in(given, rows["found"]["smiles"])):
         smiles = row[rows["found"]["smiles"]].strip()
         read = Chem.MolFromSmiles(smiles)
         if read is None or not read.GetNumAtoms():
-            raise ValueError(f"row {number}: {smiles!r} is no molecule in SMILES")
+            wrong.append(f"row {number}: {smiles!r} is no molecule in SMILES")
+            continue
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in read.GetBonds()]
         edges = numpy.array(ends, "int64").reshape(-1, 2).T
         arrays = {"x": numpy.array([atom_features(atom) for atom in read.GetAtoms()], "float32")}
@@ -257,19 +267,23 @@ def molecules_of(given: Path, rows: Row) -> Iterator[tuple[Row, dict[str, Array]
             arrays["edge_attr"] = numpy.concatenate([bonds, bonds]).reshape(-1, len(rows["edge_columns"]))
         name = row[rows["found"]["id"]] if "id" in rows["found"] and rows["found"]["id"] in row else str(number)
         yield {"molecule": name, "smiles": smiles}, arrays
+    check(wrong)
 
 
 def texts_of(given: Path, rows: Row, tokenizer: Any) -> Iterator[tuple[Row, dict[str, Array]]]:
     """Texts of a table, by the library tokenizers."""
+    wrong = []
     for number, row in enumerate(requests_in(given, rows["found"]["text"])):
         text = row[rows["found"]["text"]].strip()
         tokens = tokenizer.encode(text.lower() if rows["lowercase"] else text).ids
         if len(tokens) > rows["length"]:
             if not rows["truncate"]:
-                raise ValueError(f"row {number}: a text of {len(tokens):,} tokens, of at most {rows['length']:,}")
+                wrong.append(f"row {number}: a text of {len(tokens):,} tokens, of at most {rows['length']:,}")
+                continue
             tokens = [*tokens[: rows["length"] - 1], tokens[-1]]
         name = row[rows["found"]["id"]] if "id" in rows["found"] and rows["found"]["id"] in row else str(number)
         yield {"text": name, "input": text}, {"tokens": numpy.array(tokens, "int64")}
+    check(wrong)
 
 
 def images_of(given: Path, rows: Row, name: str) -> Iterator[tuple[Row, dict[str, Array]]]:
