@@ -133,8 +133,8 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         for one, following in pairwise(frames):
             if not np.array_equal(one.numbers, following.numbers):
                 raise DataError(f"{following.at}: its atoms are others than those of the frame before")
-            cells = (frame.cell * frame.periodic[:, None] for frame in (one, following))
-            if not np.array_equal(*cells):
+            before, cell = (frame.cell * frame.periodic[:, None] for frame in (one, following))
+            if not np.array_equal(before, cell):
                 raise DataError(f"{following.at}: its periodic cell is another than that of the frame before")
         for one in frames[:1]:
             edges, along = one.cell.diagonal(), one.periodic
