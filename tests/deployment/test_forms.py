@@ -10,10 +10,11 @@ from edgewise import use_backend
 from edgewise.deployment.graph import BY_CONTENT, FORMS, TracedGraph
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import k_nearest_in_members
-from edgewise.graphs.make.spectral import hops, random_walk_returns
+from edgewise.graphs.make.spectral import hops
 from edgewise.kernels import aggregate
 from edgewise.kernels.backends.torch import portable
 from edgewise.layers.attention.positions import positions
+from edgewise.layers.graph.encodings import random_walk_returns
 from edgewise.layers.graph.graph_attention import all_pairs
 from edgewise.models.graph.transformer import looped
 
@@ -38,7 +39,7 @@ def test_what_is_computed_of_a_graph_is_the_same(graph: Graph) -> None:
     same = traced(graph)
     assert torch.equal(positions(same), positions(graph))
     torch.testing.assert_close(
-        FORMS["edgewise.graphs.make.spectral.random_walk_returns"](same, 4), random_walk_returns(graph, 4)
+        FORMS["edgewise.layers.graph.encodings.random_walk_returns"](same, 4), random_walk_returns(graph, 4)
     )
     pairs, apart = hops(graph, 3)
     among, found = FORMS["edgewise.graphs.make.spectral.hops"](same, 3)

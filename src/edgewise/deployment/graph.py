@@ -416,7 +416,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     f"{_LAYERS}.attention.positions._longest": lambda graph: 0,  # a longer text reads past the table, which is an error
     f"{_LAYERS}.graph.graph_attention.all_pairs": all_pairs,
     f"{_LAYERS}.attention.sparse.within": within,
-    f"{_GRAPHS}.spectral.random_walk_returns": random_walk_returns,
+    f"{_LAYERS}.graph.encodings.random_walk_returns": random_walk_returns,
     f"{_GRAPHS}.spectral.hops": hops,
     f"{_GRAPHS}.spectral.component_spectra": _refused("the spectrum of a graph by rule"),
     f"{_GRAPHS}.spectral.path_edges": _refused("a shortest path"),

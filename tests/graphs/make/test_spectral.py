@@ -9,7 +9,7 @@ import torch
 
 from edgewise import Graph, GraphError, complete, grid
 from edgewise.graphs.make import spectral
-from edgewise.graphs.make.spectral import component_spectra, hops, random_walk_returns
+from edgewise.graphs.make.spectral import component_spectra, hops
 
 
 def dense_laplacian(graph):
@@ -104,16 +104,6 @@ def test_projections_do_not_depend_on_numbering():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_walks_come_back_as_powers_of_the_matrix_say(seed):
-    drawn = networkx.gnp_random_graph(9, 0.3, seed=seed, directed=seed % 2 == 1)
-    graph = Graph.batch([Graph.from_networkx(drawn), complete(3)])
-    a = graph.multiplicity().double()
-    walk = a / a.sum(1, keepdim=True).clamp(min=1)
-    expected = torch.stack([torch.linalg.matrix_power(walk, t).diagonal() for t in range(1, 6)], 1)
-    assert torch.allclose(random_walk_returns(graph, 5), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(2))
 def test_hops_are_networkx_shortest_paths(seed):
     drawn = networkx.gnp_random_graph(10, 0.15, seed=seed, directed=True)
     pairs, found = hops(Graph.batch([complete(2), Graph.from_networkx(drawn)]), most=3)
@@ -128,12 +118,11 @@ def test_no_nodes_and_no_edges():
     empty, apart = (Graph.from_edge_index([[], []], num_nodes=n) for n in (0, 3))
     assert component_spectra(empty, 2).vectors.shape == (0, 2)
     assert component_spectra(apart, 3).values.tolist() == [[0, 2, 2]] * 3
-    assert random_walk_returns(apart, 2).tolist() == [[0, 0]] * 3
     assert hops(empty, 2)[1].tolist() == []
 
 
 def test_what_has_no_spectrum_is_refused():
-    for function in (component_spectra, random_walk_returns, hops):
+    for function in (component_spectra, hops):
         with pytest.raises(GraphError):
             function(complete(2, 3), 2)
     with pytest.raises(GraphError, match="count"):

@@ -2,9 +2,9 @@ import networkx
 import pytest
 import torch
 
-from edgewise import Graph, complete
+from edgewise import Graph, GraphError, complete
 from edgewise.graphs.make.regular import clique_counts
-from edgewise.graphs.make.spectral import component_spectra, random_walk_returns
+from edgewise.graphs.make.spectral import component_spectra
 from edgewise.layers import (
     CliqueEncoding,
     EigenspaceEncoding,
@@ -12,7 +12,8 @@ from edgewise.layers import (
     RandomWalkEncoding,
     SignInvariantEncoding,
 )
-from edgewise.layers.graph.encodings import _lopsided
+from edgewise.layers.graph import encodings
+from edgewise.layers.graph.encodings import _lopsided, random_walk_returns
 
 CUBE = Graph.from_networkx(networkx.convert_node_labels_to_integers(networkx.hypercube_graph(3)))
 BATCH = Graph.batch([_lopsided(), CUBE, complete(2)])
@@ -96,6 +97,47 @@ def test_random_walk_encoding_is_the_equation():
     layer, x = RandomWalkEncoding(4, steps=5).double(), torch.randn(16, 4, dtype=torch.float64)
     expected = x + random_walk_returns(BATCH, 5) @ layer.linear.weight.T + layer.linear.bias
     assert torch.allclose(layer(BATCH, x), expected)
+
+
+@pytest.mark.parametrize("sparse", [0, 3, 1e9])  # every power is sparse, some are, none is
+@pytest.mark.parametrize(("dense", "tolerance"), [(2000, 1e-12), (5, 1e-6)])
+@pytest.mark.parametrize("directed", [False, True])
+def test_random_walks_return_as_powers_of_the_matrix_say(sparse, dense, tolerance, directed, monkeypatch):
+    for name, value in {"FEW": 5, "MANY": 2, "SPARSE": sparse, "DENSE": dense}.items():
+        monkeypatch.setattr(encodings, name, value)
+    for graphs in (1, 2):
+        drawn = networkx.gnp_random_graph(9, 0.3, seed=graphs, directed=directed)
+        graph = Graph.batch([Graph.from_networkx(drawn), complete(3)][:graphs])
+        graph = Graph.from_edge_index(torch.cat([graph.edge_index()] * 2, 1)[:, 1:], 12) if graphs == 1 else graph
+        a = graph.multiplicity().double()
+        walk = a / a.sum(1, keepdim=True).clamp(min=1)
+        expected = torch.stack([torch.linalg.matrix_power(walk, t).diagonal() for t in range(1, 6)], 1)
+        assert torch.allclose(random_walk_returns(graph, 5), expected, rtol=0, atol=tolerance)
+
+
+def test_walks_on_a_large_graph_are_within_a_millionth(monkeypatch):
+    graph = Graph.from_networkx(networkx.barabasi_albert_graph(60, 3, seed=0))
+    exact = random_walk_returns(graph, 16)
+    monkeypatch.setattr(encodings, "DENSE", 10)
+    error = (random_walk_returns(graph, 16) - exact).abs().max()
+    assert 0 < error < 1e-6
+
+
+def test_what_takes_too_long_is_announced_or_refused_after_its_first_part(monkeypatch):
+    monkeypatch.setattr(encodings, "MANY", 2)
+    monkeypatch.setattr(encodings, "LONG", 0)
+    with pytest.warns(RuntimeWarning, match="5 steps of all random walks would take about"):
+        random_walk_returns(complete(9), 5)
+    monkeypatch.setattr(encodings, "TOO_LONG", 0)
+    with pytest.raises(GraphError, match="ask for fewer steps"):
+        random_walk_returns(complete(9), 5)
+
+
+def test_no_nodes_no_edges_and_two_kinds_of_nodes():
+    assert random_walk_returns(Graph.from_edge_index([[], []], num_nodes=0), 2).shape == (0, 2)
+    assert random_walk_returns(Graph.from_edge_index([[], []], num_nodes=3), 2).tolist() == [[0, 0]] * 3
+    with pytest.raises(GraphError):
+        random_walk_returns(complete(2, 3), 2)
 
 
 @pytest.mark.parametrize("seed", range(4))

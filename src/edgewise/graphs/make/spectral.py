@@ -1,4 +1,4 @@
-"""The shape of a graph: Laplacian eigenvectors, return probabilities of random walks, shortest paths."""
+"""The shape of a graph: Laplacian eigenvectors and kernels, shortest paths."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -98,35 +98,6 @@ def _signs(basis: Floats) -> Floats:
     largest = (size >= (1 - 1e-6) * size.max(0)).argmax(0)
     signs: Floats = numpy.where(basis[largest, range(basis.shape[1])] < 0, -1.0, 1.0)
     return signs
-
-
-def random_walk_returns(graph: Graph, steps: int) -> Tensor:
-    """How likely a random walk is back where it began after 1, 2, ..., `steps` steps.
-
-    Equation    r_it = (P^t)_ii,  P = D^-1 A,  t = 1..steps: from i to one of N(i), each alike
-    Shapes      -> [N, steps], float64
-    Errors      GraphError for a graph whose receivers are not its senders
-    Edge cases  a node without senders stays nowhere: 0; parallel edges and self-loops count as often as they occur
-    Cost        O(steps N E / 512) passes over blocks of 512 nodes of each graph, O(512 N) memory
-    Reference   Dwivedi et al., "Graph neural networks with learnable structural and positional representations", 2022
-
-    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
-    >>> random_walk_returns(path, 2).tolist()
-    [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
-    """
-    graph.require_square("a random walk")
-    walk = graph.to_scipy(1 / graph.in_degrees().clamp(min=1).double()[graph.receivers])
-    returns = torch.zeros(graph.num_receivers, whole_number(steps, "steps"), dtype=torch.float64)
-    for first, size in _members(graph):
-        member = walk[first : first + size, first : first + size]
-        for start in range(0, size, 512):
-            rows = numpy.arange(start, min(start + 512, size))
-            reached = numpy.zeros((size, len(rows)))
-            reached[rows, rows - start] = 1
-            for step in range(returns.shape[1]):
-                reached = member @ reached
-                returns[first + rows, step] = torch.from_numpy(reached[rows, rows - start])
-    return returns.to(graph.device)
 
 
 def hops(graph: Graph, most: int) -> tuple[Graph, Tensor]:

@@ -1,16 +1,24 @@
 """Encodings of nodes by the shape of the graph around them: what a transformer on a graph reads for positions."""
 
-from collections.abc import Callable
-from typing import Annotated, ClassVar, TypeVar
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, ClassVar, TypeVar
 
+import numpy
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from edgewise.configuration import Bounds, Count, Natural
+from edgewise.errors import GraphError
 from edgewise.graphs import Graph, Partition
+from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.regular import clique_counts
-from edgewise.graphs.make.spectral import Spectrum, component_spectra, random_walk_returns
+from edgewise.graphs.make.spectral import DENSE, Spectrum, component_spectra
+from edgewise.kernels import aggregate
+from edgewise.kernels.gates import gated
 from edgewise.layers.graph.gcn import mixed_orders
 from edgewise.layers.plain.layer import Example, Layer
 from edgewise.layers.plain.linear import Linear
@@ -20,6 +28,122 @@ from edgewise.layers.plain.sides import Rows
 
 Found = TypeVar("Found", Tensor, Spectrum)
 Encoded = Annotated[Tensor, Rows("width")]  # features that get a vector of their width added
+
+
+# Measured on an AMD EPYC (Zen 3).
+FEW, MANY = 4096, 32  # walks that are followed at once while they reach few nodes, and once they reach many
+SPARSE = 40  # multiplications of a dense product that take the time of one of a sparse product
+LONG, TOO_LONG = 60, 600  # seconds from which a computation is announced, and refused
+
+
+def random_walk_returns(graph: Graph, steps: int) -> Tensor:
+    """How likely a random walk is back where it began after 1, 2, ..., `steps` steps.
+
+    Equation    r_it = (P^t)_ii,  P = D^-1 A,  t = 1..steps: from i to one of N(i), each alike
+    Shapes      -> [N, steps], float64
+    Errors      GraphError for a graph whose receivers are not its senders, and for what would take over ten minutes by
+                the time of its first part; a RuntimeWarning for what would take over one
+    Edge cases  a node without senders stays nowhere: 0; parallel edges and self-loops count as often as they occur;
+                a graph of more than 2,000 nodes is computed in float32, with errors below 1e-6
+    Cost        O(steps n E) time, half of that where every edge goes both ways, less while walks reach few nodes;
+                n = nodes of the largest member. 20,000 nodes and 100,000 edges, 16 steps: some 5 s on one
+                thread of an AMD EPYC, 0.1 GB; a grid of 200,000 nodes: 15 s
+    Reference   Dwivedi et al., "Graph neural networks with learnable structural and positional representations", 2022
+
+    >>> path = Graph.from_edge_index([[0, 1, 1, 2], [1, 0, 2, 1]], num_nodes=3)
+    >>> random_walk_returns(path, 2).tolist()
+    [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
+    """
+    graph.require_square("a random walk")
+    walks, start = _Walks(graph, whole_number(steps, "steps")), time.perf_counter()
+    with gated(None), torch.no_grad(), tqdm(total=walks.widest, desc="random walks", delay=2, disable=None) as bar:
+        for number, width in enumerate(walks.follow()):
+            bar.update(width)
+            if number == 1:
+                _check_time((time.perf_counter() - start) * walks.widest / width, f"{steps} steps of all random walks")
+            start = time.perf_counter()
+    return walks.returns.to(graph.device)
+
+
+def _check_time(seconds: float, what: str) -> None:
+    takes = f"{what} would take about {seconds / 60:.0f} minutes on this machine"
+    if seconds > TOO_LONG:
+        raise GraphError(f"{takes}, and {TOO_LONG // 60} are the most: ask for fewer steps, or take parts of the graph")
+    if seconds > LONG:
+        warnings.warn(takes, RuntimeWarning, stacklevel=3)
+
+
+class _Walks:
+    """Walks from one node of each member at once: M^t[:, (those nodes)] in one column.
+
+    Symbols     M = P; or D^-½ A D^-½ where A is symmetric and large: its powers have the diagonals of P's, and
+                (M^{s+t})_ii = Σ_j (M^s)_ji (M^t)_ji, so that half the steps suffice
+    Shapes      M^t [N, walks], a SciPy matrix while it has few entries, or else a tensor; returns [N, steps]
+    """
+
+    def __init__(self, graph: Graph, steps: int) -> None:
+        sizes, degrees = graph.sizes.cpu(), graph.in_degrees().clamp(min=1).double()
+        self.widest, a = max(sizes.tolist(), default=0), graph.to_scipy()
+        symmetric = self.widest > DENSE and abs(a - a.T).sum() == 0
+        d_i, d_j = degrees[graph.receivers], degrees[graph.senders]
+        self.graph, self.steps, self.made = graph, steps, -(-steps // 2) if symmetric else steps
+        weight = (d_i * d_j).rsqrt() if symmetric else 1 / d_i
+        self.weight = weight if self.widest <= DENSE else weight.float()
+        self.matrix = graph.to_scipy(self.weight)
+        self.members, self.member = graph.membership().to_scipy(), torch.repeat_interleave(sizes).numpy()
+        self.number = numpy.arange(len(self.member)) - (sizes.cumsum(0) - sizes).numpy()[self.member]
+        self.returns = torch.zeros(len(self.member), steps, dtype=torch.float64)
+
+    def follow(self) -> Iterator[int]:
+        """Fill `returns`, and give how many walks from each member were followed since."""
+        from scipy.sparse import csr_array
+
+        senders = self.matrix.indices
+        for first in range(0, self.widest, FEW):
+            width = min(FEW, self.widest - first)
+            nodes, columns = self._starts(first, width)
+            starts = numpy.ones(len(nodes), self.matrix.dtype), (nodes, columns)
+            x: Any = csr_array(starts, shape=(len(self.member), width))
+            few = [x.tocsc()]
+            while len(few) <= self.made and SPARSE * numpy.diff(x.indptr)[senders].sum() < len(senders) * width:
+                x = self.matrix @ x
+                few.append(x.tocsc())
+                self.returns[nodes, len(few) - 2] = torch.from_numpy(x[nodes, columns]).double()
+            if len(few) > self.made:
+                for t in range(self.made + 1, self.steps + 1):
+                    sums = (self.members @ few[t - self.made].multiply(x)).tocsr()
+                    self.returns[nodes, t - 1] = torch.from_numpy(sums[self.member[nodes], columns]).double()
+                yield width
+                continue
+            for column in range(0, width, MANY):
+                yield self._densely(first + column, [power[:, column : column + MANY] for power in few])
+
+    def _densely(self, first: int, few: list[Any]) -> int:
+        """The same where M^0, ..., M^s of the walks from `first` on are sparse, and further powers are not."""
+        powers = few[:-1] + [torch.from_numpy(few[-1].toarray(order="C")).to(self.graph.device)]
+        nodes, columns = self._starts(first, powers[-1].shape[1])
+        while len(powers) <= self.made:
+            powers.append(aggregate(self.graph, powers[-1], self.weight))
+            self.returns[nodes, len(powers) - 2] = powers[-1][nodes, columns].double().cpu()
+        for t in range(self.made + 1, self.steps + 1):
+            sums = self._sums(powers[t - self.made], powers[-1])
+            self.returns[nodes, t - 1] = sums[self.member[nodes], columns].double().cpu()
+        return int(powers[-1].shape[1])
+
+    def _starts(self, first: int, width: int) -> tuple[Any, Any]:
+        """The nodes where the walks begin, and in which column each."""
+        inside = (self.number >= first) & (self.number < first + width)
+        return inside.nonzero()[0], self.number[inside] - first
+
+    def _sums(self, y: Any, x: Tensor) -> Tensor:
+        """Σ_j y_j x_j over the nodes j of each member, [members, walks]."""
+        graph, width = self.graph.membership(), x.shape[1]
+        if isinstance(y, Tensor):
+            return (y * x).sum(0, keepdim=True) if graph.num_receivers == 1 else aggregate(graph, y * x)
+        columns = numpy.repeat(numpy.arange(width), numpy.diff(y.indptr))
+        products = y.data * x[y.indices, columns].cpu().numpy()
+        sums = numpy.bincount(self.member[y.indices] * width + columns, products, graph.num_receivers * width)
+        return torch.from_numpy(sums).view(-1, width)
 
 
 def of_own_nodes(compute: Callable[[Graph, int], Found]) -> Callable[[Graph, int], Found]:
