@@ -1,6 +1,7 @@
 """What is known of the atoms and bonds of RDKit's molecules, as numbers in a fixed order; it needs nothing else."""
 
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 COMPARISONS = 100_000  # of neighbours, for the names of the atoms in rings: 0.3 s at most on one slow core
@@ -25,26 +26,31 @@ BOND_FEATURES = (*(kind.lower() for kind in BONDS), "conjugated", "in a ring", "
 
 def atom_features(atom: Any) -> list[float]:
     """The numbers that `ATOM_FEATURES` names."""
-    bonds = [str(bond.GetBondType()) for bond in atom.GetBonds()]
-    elements, degrees, hydrogens = (
-        [float(value == entry) for entry in known]
-        for value, known in (
-            (atom.GetSymbol(), ELEMENTS),
-            (atom.GetDegree(), range(5)),
-            (atom.GetTotalNumHs(), range(4)),
-        )
+    return _encoded(
+        *(atom.GetSymbol(), atom.GetDegree(), atom.GetTotalNumHs(), str(atom.GetHybridization())),
+        tuple(str(bond.GetBondType()) for bond in atom.GetBonds()),
+        tuple(map(atom.IsInRingSize, RINGS)) if atom.IsInRing() else (False,) * len(RINGS),
+        *(atom.GetIsAromatic(), _chirality(atom), atom.GetFormalCharge(), atom.GetNumRadicalElectrons()),
     )
-    chirality = _chirality(atom)
+
+
+@lru_cache(maxsize=10_000)
+def _encoded(
+    symbol: str, degree: int, hydrogens: int, hybrid: str, bonds: tuple[str, ...], rings: tuple[bool, ...],
+    aromatic: bool, chirality: str, charge: int, radicals: int,
+) -> list[float]:  # fmt: skip
+    hot = [
+        [float(value == entry) for entry in known]
+        for value, known in ((symbol, ELEMENTS), (degree, range(5)), (hydrogens, range(4)))
+    ]
     return [
-        *(number for hot in (elements, degrees, hydrogens) for number in (*hot, float(not any(hot)))),
+        *(number for one in hot for number in (*one, float(not any(one)))),
         *(float(bonds.count(kind)) for kind in BONDS),
-        *(float(str(atom.GetHybridization()) == hybrid) for hybrid in HYBRIDS),
-        float(atom.GetIsAromatic()),
-        *(float(atom.IsInRingSize(size)) for size in RINGS),
+        *(float(hybrid == one) for one in HYBRIDS),
+        float(aromatic),
+        *map(float, rings),
         *(float(chirality == one) for one in ("R", "S")),
-        float(max(-3, min(3, atom.GetFormalCharge()))),
-        float(atom.GetFormalCharge() != 0),
-        float(atom.GetNumRadicalElectrons() > 0),
+        *(float(max(-3, min(3, charge))), float(charge != 0), float(radicals > 0)),
     ]
 
 

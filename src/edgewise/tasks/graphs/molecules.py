@@ -90,7 +90,7 @@ def identity(smiles: str) -> str:
     """
     chemistry = rdkit()
     read = chemistry.Mol(parse(smiles))
-    for atom in read.GetAtoms():
+    for atom in read.GetAtoms() if "[" in smiles else ():  # outside brackets none has either
         atom.SetAtomMapNum(0)
         atom.SetIsotope(0)
     hydrogens, metals, groups = _rules()
