@@ -130,7 +130,7 @@ CUT = (
     b'{"nodes": 4, "edges": 3, "named": true, "files": {"nodes.csv": {"bytes": 30, "sha256": "0"}}, "unit": "nodes", '
     b'"targets": [], "columns": [{"name": "size", "kind": "number", "fill": 2.0, "shift": 2.0, "deviation": 1.0}], '
     b'"edge_columns": [], "features": [1, 0]}'
-    b"~\nnode,node,part\na,b,train\nb,c,valid\na,c,valid_none\nc,d,test\nb,d,test_none\n"
+    b"~\nsource,target,part\na,b,train\nb,c,valid\na,c,valid_none\nc,d,test\nb,d,test_none\n"
 )
 RECORD = (
     b'{"nodes": 3, "edges": 2, "named": true, "files": {"nodes.csv": {"bytes": 62, "sha256": "0"}}, '

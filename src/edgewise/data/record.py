@@ -606,7 +606,7 @@ def write_cut(run: Path, given: Examples, cut: LinkCut, fitted: Fitted) -> None:
     """Write the parts of links, and the pairs without a link, by the names of their nodes; and the rest as `write`."""
     rows = ((part, pair) for part in PARTS for pair in getattr(cut, part).T.tolist())
     named = ((given.name(i), given.name(j), part) for part, (i, j) in rows)
-    write(run, given, fitted, ("node", "node", "part"), named)
+    write(run, given, fitted, ("source", "target", "part"), named)
 
 
 def read_cut(run: Path, given: Examples, graph: Graph) -> tuple[LinkCut, list[str]]:

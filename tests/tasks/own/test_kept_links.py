@@ -41,6 +41,7 @@ def test_the_same_files_are_cut_as_they_were_in_the_same_order(run) -> None:
 def test_changed_files_move_no_link_and_no_scale_and_are_said(run, capsys) -> None:
     mine = run.parent / "mine"
     before = link_folder(str(mine))
+    assert (run / "split.csv").read_text().startswith("source,target,part\n")  # names that a data frame can hold
     rows = (mine / "nodes.csv").read_text().splitlines()
     (mine / "nodes.csv").write_text("\n".join([rows[0], "new,1000,b", *rows[:0:-1]]) + "\n")  # another order
     gone, none = min(pairs(before, "test")), min(pairs(before, "valid_none"))
