@@ -19,6 +19,7 @@ from edgewise.data.words import tfidf
 from edgewise.graphs.make.periodic import images_within, unwrapped
 from edgewise.tasks.graphs.atoms import atom_features, bond_features
 from edgewise.tasks.images.pixels import pixels_of
+from edgewise.tasks.particles.films import Film, film_of, films_in
 
 Row = dict[str, Any]
 Array = Any
@@ -437,33 +438,36 @@ def frames(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]
 FILMS = (".npz", ".xyz", ".extxyz", ".csv", ".tsv", ".json", ".jsonl")
 
 
-def films_of(given: Path) -> Iterator[Row]:
-    """The films of a file, or of a folder of files, each with its name and what is known of it: see `films`."""
+def films_of(given: Path, rows: Row) -> Iterator[Film]:
+    """The films of a file, or of a folder of files."""
     inside = sorted(given.iterdir()) if given.is_dir() else [given]
     if not (files := [path for path in inside if path.suffix.lower() in FILMS]):
         raise ValueError(f"it has no films in files that end with {', '.join(FILMS)}")
     for path in files:
-        if path.suffix.lower() == ".npz":
-            yield {"name": path.stem, **numpy.load(path)}
-        elif path.suffix.lower() in (".xyz", ".extxyz"):
-            frames = [atoms for _, atoms in atoms_of(path)]
-            cells, kinds = [numpy.asarray(one.cell) * one.pbc[:, None] for one in frames], [*frames[0].symbols]
-            if not all(numpy.allclose(cell, numpy.diag(cells[0].diagonal())) for cell in cells):
-                raise ValueError(f"{path}: a periodic cell must be a box along the axes, the same in each frame")
-            if any([*one.symbols] != kinds for one in frames):
-                raise ValueError(f"{path}: all frames must have the same atoms")
-            edges, along = cells[0].diagonal(), frames[0].pbc
-            box = {"box": numpy.where(along, edges, math.inf), "periodic": along} if along.any() else {}
-            yield {"name": path.stem, "positions": [one.positions for one in frames], "kinds": kinds, **box}
-        else:
-            table: Any = table_of(path)
-            table = [table] if isinstance(table, dict) else table
-            whole = table and "positions" in table[0]
-            yield from ({"name": str(n), **one} for n, one in enumerate(table)) if whole else films_in(table, path.stem)
+        yield from (film_of(known, name, rows["box"], rows["periodic"]) for name, known in known_films(path))
 
 
-def films_in(table: Sequence[Row], name: str) -> Iterator[Row]:
-    """The films of a table with a row for each particle in each frame."""
+def known_films(path: Path) -> Iterator[tuple[str, Row]]:
+    """By name what a file says of its films."""
+    if path.suffix.lower() == ".npz":
+        yield path.stem, dict(numpy.load(path))
+        return
+    if path.suffix.lower() in (".xyz", ".extxyz"):
+        frames = [atoms for _, atoms in atoms_of(path)]
+        cells, kinds = [numpy.asarray(one.cell) * one.pbc[:, None] for one in frames], [*frames[0].symbols]
+        if not all(numpy.allclose(cell, numpy.diag(cells[0].diagonal())) for cell in cells):
+            raise ValueError("a periodic cell must be a box along the axes, the same in each frame")
+        if any([*one.symbols] != kinds for one in frames):
+            raise ValueError("all frames must have the same atoms")
+        edges, along = cells[0].diagonal(), frames[0].pbc
+        box = {"box": numpy.where(along, edges, math.inf), "periodic": along} if along.any() else {}
+        yield path.stem, {"positions": [one.positions for one in frames], "kinds": kinds, **box}
+        return
+    table: Any = table_of(path)
+    table = [table] if isinstance(table, dict) else table
+    if "positions" in table[0]:
+        yield from ((str(number), one) for number, one in enumerate(table))
+        return
     names = {called.lower(): called for called in table[0]}
     step, particle, kind, film = (
         next((names[one] for one in some.split() if one in names), "")
@@ -471,59 +475,37 @@ def films_in(table: Sequence[Row], name: str) -> Iterator[Row]:
     )
     if not (step and particle and {"x", "y"} <= {*names}):
         raise ValueError(f"its columns are {', '.join(table[0])}; expected step, particle, x, y")
-    axes, each = [names[axis] for axis in "xyz" if axis in names], dict[str, dict[tuple[float, str], Row]]()
-    for row in table:
-        own, place = each.setdefault(text_of(row.get(film)) or name, {}), (float(row[step]), text_of(row[particle]))
-        if place in own:
-            raise ValueError(f"particle {place[1]} is twice in frame {place[0]}")
-        own[place] = row
-    for called, own in each.items():
-        times, particles = sorted({time for time, _ in own}), sorted({one for _, one in own})
-        if len(own) != len(times) * len(particles):
-            raise ValueError(f"{called}: {len(own)} rows are not each particle in each of {len(times)} frames")
-        x = [[[float(own[time, one][axis]) for axis in axes] for one in particles] for time in times]
-        kinds = {"kinds": [text_of(own[times[0], one][kind]) for one in particles]} if kind else {}
-        yield {"name": called, "positions": x, "particles": particles, **kinds}
+    when, *x = (
+        numpy.array([float(row[names.get(one, one)]) for row in table])
+        for one in (step, *(a for a in "xyz" if a in names))
+    )
+    who, group, what = (numpy.array([text_of(row.get(one)) for row in table]) for one in (particle, film, kind))
+    found = films_in(when, who, group, what, numpy.stack(x, 1))
+    yield from ((name or path.stem, known) for name, known in found)
 
 
 def films(call: Call, about: Row, given: Path, completed: Any) -> Iterator[Row]:
     """Where each particle is in the frames that a simulator reads, and will be in those after them."""
     rows, axes = about["preprocessing"]["rows"], about["inputs"]["positions"][-1]
     reach, start, kinds = rows["radius"], rows["history"] + 1, rows["kinds"]
-    for film in films_of(given):
-        x, count = numpy.array(film["positions"], dtype="float64"), len(film["positions"][0])
-        box = numpy.ravel(film.get("box", rows["box"] or [None] * axes)).tolist()
-        edges = numpy.array([math.inf if one is None else one for one in box])
-        periodic = numpy.ravel(film.get("periodic", rows["periodic"] or False)).astype(bool)
-        along, own = numpy.broadcast_to(periodic, (axes,)), [str(one) for one in film.get("kinds", [""] * count)]
-        for what, wrong in (
-            (
-                f"expected positions [{start} frames or more, particles, {axes}]",
-                x.shape[2:] != (axes,) or len(x) < start,
-            ),
-            ("positions must be finite numbers", not numpy.isfinite(x).all()),
-            ("its box is periodic where it has no edge", (along & (edges == math.inf)).any()),
-            ("its box is periodic, and none of those that trained was", along.any() and not rows["edge_columns"]),
-            (f"its kinds are not those that trained, {kinds}", kinds != [""] and not {*own} <= {*kinds}),
-        ):
-            if wrong:
-                raise ValueError(f"{film['name']}: {what}")
-        levels = [[kind == level for level in kinds if len(kinds) > 1] for kind in own]
-        walled = ~along & (edges < math.inf)
-        low, high = numpy.where(walled, 0.0, -math.inf), numpy.where(walled, edges, math.inf)
-        frames = [*unwrapped(x, numpy.where(along, edges, math.inf))[-start:]]
+    for film in films_of(given, rows):
+        fits = film.positions.shape[2] == axes and (kinds == [""] or {*film.kinds} <= {*kinds})
+        if not fits or (film.periodic.any() and not rows["edge_columns"]):
+            right = f"{axes} axes, kinds {kinds}, and a periodic box if those that trained had one"
+            raise ValueError(f"{film.name}: it is not as those that trained, with {right}")
+        if faults := "; ".join(film.faults(start)):
+            raise ValueError(f"{film.name}: {faults}")
+        levels = [[kind == level for level in kinds if len(kinds) > 1] for kind in film.kinds]
+        (low, high), cell = film.walls, numpy.diag(film.period / reach)[film.periodic]
+        frames = [*unwrapped(film.positions, film.period)[-start:]]
         for _ in range(rows["steps"]):
             now, moves = frames[-1], numpy.diff(frames[-start:], axis=0)
-            i, j, s = images_within(now / reach, 1.0, numpy.diag(edges / reach)[along])
+            i, j, s = images_within(now / reach, 1.0, cell)
             measured = numpy.concatenate([*moves[:-1], now - low, high - now, levels], 1)
             arrays = {"positions": now, "velocities": moves[-1], "x": measured, "edge_attr": reach * s}
             new = call(completed({**arrays, "edge_index": numpy.stack([j, i]).astype("int64")}))["y"]
             frames.append(numpy.where(numpy.isfinite(new), new, now))
-        for step, places in enumerate(numpy.array(frames).tolist()):
-            for particle, kind, place in zip(film.get("particles", range(count)), own, places, strict=True):
-                called = {"kind": kind} if kind else {}
-                told = {"trajectory": film["name"], "step": step, "particle": particle, **called}
-                yield told | dict(zip("xyz", place, strict=False))
+        yield from film.rows(numpy.array(frames).tolist())
 
 
 Ask = Callable[[str], Row]

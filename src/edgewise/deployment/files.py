@@ -26,6 +26,7 @@ from edgewise.errors import ExportError, installing
 from edgewise.graphs.make import periodic
 from edgewise.tasks.graphs import atoms
 from edgewise.tasks.images import pixels
+from edgewise.tasks.particles import films
 
 OPSET = 23  # the first with the operator Attention
 KEY = "edgewise"  # of the metadata
@@ -113,7 +114,7 @@ NATIVE = {
 torch.ops.load_library(operators)
 """,
 }
-SOURCES = words, atoms, pixels, periodic, answering  # of a script, whose names they share
+SOURCES = words, atoms, pixels, periodic, films, answering  # of a script, whose names they share
 MOST = 40  # entries of a list that a page shows
 NEEDS = {
     "texts": "It needs the package tokenizers.",

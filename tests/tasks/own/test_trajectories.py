@@ -106,7 +106,10 @@ def test_a_table_and_extended_xyz_are_read_as_arrays_are(folder, tmp_path):
         ({"positions": np.zeros((9, 2, 3))}, r"all have 2 axes, or all have 3"),
         ({"positions": np.zeros((9, 2, 2)), "kinds": np.array(["a"])}, "kinds must be those of 2 particles"),
         ({"positions": np.zeros((9, 2, 2)), "box": np.array([1.0, -1.0])}, "give 2 edges above 0"),
-        ({"positions": np.zeros((9, 2, 2)), "box": np.array([1, np.inf]), "periodic": True}, "periodic along y, where"),
+        (
+            {"positions": np.zeros((9, 2, 2)), "box": np.array([1, np.inf]), "periodic": True},
+            "is periodic where it has no edge",
+        ),
         ({"positions": np.zeros((9, 2, 2)), "box": [1, 1], "periodic": [True] * 3}, "give 2 truth values, or one"),
         ({"positions": np.zeros((9, 2, 2)), "periodic": [0.5]}, "not a trajectory such as"),
         ({"positions": np.full((9, 2, 2), "a")}, "not a trajectory such as .*Cannot cast"),
@@ -164,7 +167,7 @@ def test_a_row_of_json_is_read_as_a_file_and_a_periodic_one_needs_periodic_train
     trained = Trained(simulator(task), task)
     (said,), (other,) = trained.predict([row]), trained.predict([str(folder / "2.npz")])
     assert said["last_positions"] == other["last_positions"] and len(trained.explain(row).nodes) == 3
-    with pytest.raises(DataError, match=r"the trajectory: not a trajectory such as .*'positions'"):
+    with pytest.raises(DataError, match=r"the trajectory: not a trajectory such as .*positions must be"):
         trained.predict([{"kinds": ["a"]}])
     opened = periodic(folder, False)
     with pytest.raises(DataError, match="3 frames of 3 particles, of at least 4"):
@@ -187,13 +190,12 @@ def test_cells_of_extended_xyz_are_boxes_along_the_axes_that_stay(tmp_path):
     box = "2.5 0 0 0 3 0 0 0 9"
     one = read(*[box] * 4)
     assert one.period.tolist() == [2.5, 3, np.inf] and one.positions[:, 0, 0].tolist() == [0, 1, 2, 3]
-    (film,) = answering.films_of(tmp_path / "a.xyz")  # as the script beside an exported file reads it
-    assert film["box"].tolist() == one.box.tolist() and film["periodic"].tolist() == one.periodic.tolist()
-    assert np.array_equal(film["positions"], one.positions) and film["kinds"] == ["H"]
+    (film,) = answering.films_of(tmp_path, {"box": [], "periodic": []})  # the script beside an exported file
+    assert all(map(np.array_equal, film, one))
     with pytest.raises(DataError, match="line 10: its periodic cell is another"):
         read(box, box, box, "2.6 0 0 0 3 0 0 0 9")
     with pytest.raises(ValueError, match="must be a box along the axes, the same in each frame"):
-        [*answering.films_of(tmp_path)]
+        [*answering.films_of(tmp_path, {"box": [], "periodic": []})]
     with pytest.raises(DataError, match="line 1: a periodic cell must be a box along the axes"):
         read(*["2.5 1 0 0 3 0 0 0 9"] * 4)
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.columns import Array, Encoding
+from edgewise.data.columns import Encoding
 from edgewise.data.examples import Asked, Examples, group_column, parts_of
 from edgewise.data.graph import read_arrays
 from edgewise.data.record import Fitted, Settled
@@ -36,6 +36,7 @@ from edgewise.tasks.own.frames import ENDINGS as XYZ
 from edgewise.tasks.own.frames import part_of, read_xyz
 from edgewise.tasks.own.graphs import Files
 from edgewise.tasks.particles.atoms import import_ase
+from edgewise.tasks.particles.films import Film, film_of, films_in
 from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, features_of, random_walk
 
 ENDINGS = (".npz", *XYZ)
@@ -46,32 +47,8 @@ MEASURED = 1000  # particles of a frame at most by which it is found
 AFTER = (1, 10, 50, 100)  # steps of a roll-out that a prediction measures
 
 
-class Trajectory(NamedTuple):
-    """Particles in each of some frames: positions [T, N, D], what each is and how it is called, and the edges of a box
-    whose corner is the origin [D], infinite where it is open; along which of them it is periodic, in place of walls.
-    """
-
-    positions: Array
-    kinds: tuple[str, ...]
-    particles: tuple[str, ...]
-    box: Array
-    periodic: Array
-    name: str
-
-    @property
-    def period(self) -> Array:
-        """The edges after which all is there again [D], infinite where nothing is."""
-        return np.where(self.periodic, self.box, np.inf)
-
-    @property
-    def walls(self) -> tuple[Array, Array]:
-        """Where the low and the high walls are [D] and [D], infinitely far where there are none."""
-        walled = np.isfinite(self.box) & ~self.periodic
-        return np.where(walled, 0.0, -np.inf), np.where(walled, self.box, np.inf)
-
-
 @dataclass(frozen=True)
-class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
+class TrajectoryFiles(Files[list[Film], "OwnTrajectories"]):
     """A folder of trajectories, or a file of one or several."""
 
     radius: float = 0.0
@@ -82,7 +59,7 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
     steps: int = LONGEST
     fold: int = 0
 
-    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, list[Trajectory]]:
+    def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, list[Film]]:
         inside = sorted(place.iterdir()) if place.is_dir() else [place]
         files = [path for path in inside if path.suffix.lower() in ENDINGS or is_table(path)]
         if not files or not files[0].is_file():
@@ -98,31 +75,20 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         counts = {"frames": sum(len(one.positions) for one in made)}
         return Examples(folder, tuple(files), "films", len(made), names, splits=splits, counts=counts), made
 
-    def checked(self, made: list[Trajectory]) -> list[Trajectory]:
+    def checked(self, made: list[Film]) -> list[Film]:
         """Trajectories whose moves are the shortest in their boxes; all that is wrong with them is one DataError."""
-        problems, space = Problems(), made[0].positions.shape[-1] if made else 0
-        least = self.history + 1 + self.asked.labelled
+        problems, space = Problems(), made[0].positions.shape[2] if made else 0
         for one in made:
-            frames, shape = len(one.positions), list(one.positions.shape)
-            if not np.isfinite(one.positions).all():
-                problems.add(f"{one.name}: positions must be finite numbers")
-            if shape[2] != space or not 2 <= space <= 3:
-                problems.add(f"{one.name}: positions [frames, particles, {shape[2]}]: all have 2 axes, or all have 3")
-            if frames < least or not shape[1]:
-                what = f"of at least {least}, for a history of {counted(self.history, 'move')}"
-                problems.add(f"{one.name}: {counted(frames, 'frame')} of {counted(shape[1], 'particle')}, {what}")
-            if one.box.shape != (space,) or not (one.box > 0).all():
-                problems.add(f"{one.name}: the box is {one.box.tolist()}: give {space} edges above 0")
-            elif one.periodic.shape != (space,):
-                problems.add(f"{one.name}: periodic is {one.periodic.tolist()}: give {space} truth values, or one")
-            elif open_axes := "".join(np.array([*"xyz"[:space]])[one.periodic & np.isinf(one.box)]):
-                what = f"it is periodic along {', '.join(open_axes)}, where its box has no edge"
-                problems.add(f"{one.name}: {what}: give its box, or --task.box")
+            axes = one.positions.shape[2]
+            if axes != space or not 2 <= space <= 3:
+                problems.add(f"{one.name}: positions [frames, particles, {axes}]: all have 2 axes, or all have 3")
+            for fault in one.faults(self.history + 1 + self.asked.labelled):
+                problems.add(f"{one.name}: {fault}")
         if problems.count:
             raise DataError(*problems.sentences())
         return [one._replace(positions=unwrapped(one.positions, one.period)) for one in made]
 
-    def _trajectories(self, file: Path) -> Iterator[Trajectory]:
+    def _trajectories(self, file: Path) -> Iterator[Film]:
         if is_table(file):
             yield from self._of_table(file)
             return
@@ -144,25 +110,12 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
             kinds = [symbols[number] for number in one.numbers.tolist()]
             yield self.made({"positions": [f.positions for f in frames], "kinds": kinds} | box, file.stem, str(file))
 
-    def made(self, known: Mapping[str, Any], name: str, at: str) -> Trajectory:
+    def made(self, known: Mapping[str, Any], name: str, at: str) -> Film:
         """A trajectory of what is called as in `KNOWN`, arrays or lists, of which positions must be there."""
         with reading(at, f"a trajectory such as {FORM}"):
-            x = np.array(known["positions"]).astype(np.float64, casting="same_kind")
-            if x.ndim != 3:
-                raise DataError(f"{at}: positions must be [frames, particles, axes], not {list(x.shape)}")
-            texts = [np.array(known.get(what, [""] * x.shape[1])) for what in KNOWN[1:3]]
-            box = np.ravel(known.get("box", self.box or [None] * x.shape[2])).tolist()
-            flags = np.ravel(known.get("periodic", self.periodic or False)).tolist()
-            edges = np.array([np.inf if one is None else one for one in box], dtype=np.float64)
-            along = np.array([{0: False, 1: True}[one] for one in flags], dtype=bool)
-        for what, values in zip(KNOWN[1:3], texts, strict=True):
-            if values.shape != x.shape[1:2]:
-                raise DataError(f"{at}: {what} must be those of {x.shape[1]} particles, not {list(values.shape)}")
-        kinds, particles = (tuple(map(str, values.tolist())) for values in texts)
-        along = np.resize(along, x.shape[2]) if len(along) == 1 else along
-        return Trajectory(x, kinds, particles, edges, along, name)
+            return film_of(known, name, self.box, self.periodic)
 
-    def _of_table(self, file: Path) -> Iterator[Trajectory]:
+    def _of_table(self, file: Path) -> Iterator[Film]:
         """A table with a row for each particle in each frame."""
         table = read_table(file)
         called, group = Called(file, table.header), group_column(table, "trajectory", "")
@@ -174,22 +127,11 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         places = np.stack([table.numbers(called[axis]) for axis in ("x", "y", "z") if axis in called], 1)
         kinds = np.array(table.texts(kind) if kind else [""] * len(who))
         groups = np.array(table.names(group) if group else [""] * len(who))
-        for name in dict.fromkeys(groups.tolist()):
-            rows = np.flatnonzero(groups == name)
-            (times, frame), (known, one) = (np.unique(a[rows], return_inverse=True) for a in (when, who))
-            rows = rows[np.lexsort((one, frame))]
-            at = f"{table.at(int(rows[0]))}: trajectory {name[:40]}" if name else str(file)
-            if len(rows) != len(times) * len(known) or (np.bincount(frame * len(known) + one) != 1).any():
-                what = f"{len(rows)} rows are not {counted(len(known), 'particle')} in each of {len(times)} frames"
-                raise DataError(f"{at}: {what}")
-            each = kinds[rows].reshape(len(times), len(known))
-            if (each != each[0]).any():
-                raise DataError(f"{at}: a particle changes its {kind}")
-            x = places[rows].reshape(len(times), len(known), -1)
-            made = {"positions": x, "kinds": each[0], "particles": known}
-            yield self.made(made, name or file.stem, at)
+        with reading(file, "trajectories of particles"):
+            for name, known in films_in(when, who, groups, kinds, places):
+                yield self.made(known, name or file.stem, str(file))
 
-    def fit(self, inputs: list[Trajectory], fitted: Fitted, splits: Splits) -> Fitted:
+    def fit(self, inputs: list[Film], fitted: Fitted, splits: Splits) -> Fitted:
         """The radius, the deviations of moves and of accelerations, and the kinds."""
         train = [inputs[row] for row in splits["train"].tolist()]
         radius = self.radius or _radius(train)
@@ -201,21 +143,18 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         names = {"periodic": "true"} if any(one.periodic.any() for one in inputs) else fitted.names
         return replace(fitted, columns=(*columns, Encoding("kind", "category", levels=levels)), names=names)
 
-    def few(self, settled: Settled, inputs: list[Trajectory]) -> Mapping[str, bytes | Path]:
+    def few(self, settled: Settled, inputs: list[Film]) -> Mapping[str, bytes | Path]:
         files = dict[str, bytes | Path]()
         for number, row in enumerate(settled.first):
-            content, one = io.BytesIO(), inputs[row]
-            x = one.positions[: self.history + 1 + self.steps]
-            known: dict[str, Any] = {"particles": np.array(one.particles)} if any(one.particles) else {}
-            known |= {"kinds": np.array(one.kinds), "box": one.box, "periodic": one.periodic}
-            np.savez_compressed(content, positions=x, **known)
+            content, x = io.BytesIO(), inputs[row].positions[: self.history + 1 + self.steps]
+            np.savez_compressed(content, **inputs[row]._replace(positions=x)._asdict())
             files[f"trajectories/{number:03}.npz"] = content.getvalue()
         return files
 
     def to_plain(self, own: Settled) -> dict[str, Any]:
         raise ConfigError("trajectories have no rows")
 
-    def task(self, settled: Settled, inputs: list[Trajectory]) -> OwnTrajectories:
+    def task(self, settled: Settled, inputs: list[Film]) -> OwnTrajectories:
         known, periodic = settled.fitted.columns[3].levels, "periodic" in (settled.fitted.names or {})
         for one in inputs:
             if one.periodic.any() and not periodic:
@@ -226,7 +165,7 @@ class TrajectoryFiles(Files[list[Trajectory], "OwnTrajectories"]):
         return OwnTrajectories(settled, inputs, self)
 
 
-def _radius(train: list[Trajectory]) -> float:
+def _radius(train: list[Film]) -> float:
     """The median distance of a particle to its eighth neighbour, or the last, in the first and last frames."""
     found = []
     for one in train:
@@ -279,14 +218,14 @@ class OwnTrajectories(Simulation):
     form = FORM
     metric = "rmse"
 
-    def __init__(self, own: Settled, tracks: list[Trajectory], files: TrajectoryFiles) -> None:
+    def __init__(self, own: Settled, tracks: list[Film], files: TrajectoryFiles) -> None:
         self.own, self.how, self.all, self.history, self.noise = own, files, tracks, files.history, files.noise
         radius, moves, changes, kind = own.fitted.columns
         self.reach, self.name, self.splits = radius.shift, own.given.place.name or "trajectories", own.splits
         self.velocity, self.acceleration = moves.deviation / self.reach, changes.deviation / self.reach
         self.tracks = [torch.from_numpy(one.positions) / self.reach for one in tracks]
         self.walls = [
-            torch.from_numpy(np.stack(one.walls) / self.reach)[:, None].expand(-1, len(one.kinds), -1) for one in tracks
+            torch.from_numpy(one.walls / self.reach)[:, None].expand(-1, len(one.kinds), -1) for one in tracks
         ]
         levels = kind.levels if len(kind.levels) > 1 else ()
         self.kinds = [
@@ -432,11 +371,7 @@ class OwnTrajectories(Simulation):
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """Where each particle is in the frames that are read before a roll-out, and will be in those after them."""
         for row, one in enumerate(self.all):
-            names = one.particles if any(one.particles) else range(len(one.kinds))
-            for step, places in enumerate(self.go_on(model, [row], self.how.steps, last=True)[0].tolist()):
-                for particle, kind, place in zip(names, one.kinds, places, strict=True):
-                    known = {"trajectory": self.name_of(row), "step": step, "particle": particle}
-                    yield known | ({"kind": kind} if kind else {}) | dict(zip("xyz", place, strict=False))
+            yield from one.rows(self.go_on(model, [row], self.how.steps, last=True)[0].tolist())
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, row = self.asked(request)
