@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from edgewise.errors import ExplanationError, counted
@@ -74,6 +72,9 @@ def flow(explained: Explained) -> Scores:
     Cost        one maximum flow on L (E + N) arcs for each node
     Reference   Abnar & Zuidema, 2020, §2.2
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
     steps, count, first = layers(explained)
     depth = len(steps)
     if count > MOST_NODES:

@@ -34,19 +34,21 @@ import sys
 import edgewise
 from edgewise import *
 from edgewise.apps.command.main import main
-heavy = ("torch._dynamo", "torch._inductor", "sympy", "matplotlib")
+heavy = ("torch._dynamo", "torch._inductor", "sympy", "networkx", "scipy.optimize", "scipy.sparse.csgraph", "scipy.io",
+         "sklearn", "polars", "triton", "tokenizers", "fastapi", "jinja2", "matplotlib")
 for words in (["list", "layers"], ["plan", "causal", "n=64"], ["train", "karate", "--train.steps", "2"],
               ["evaluate", "runs/karate-0"], ["predict", "runs/karate-0", "3"]):
     assert main(words) == 0
     loaded = [name for name in heavy if name in sys.modules]
-    assert loaded == (["matplotlib"] if "train" in words else []), (words, loaded)  # it draws the report
-    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+    own = {"train": ["networkx", "matplotlib"], "evaluate": ["networkx"], "predict": ["networkx"]}  # data, report
+    assert loaded == own.get(words[0], []), (words, loaded)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("matplotlib", "networkx")]:
         del sys.modules[name]
 """
 
 
 @pytest.mark.processes
-def test_the_compiler_is_never_loaded_unasked_and_matplotlib_for_a_report_only() -> None:
+def test_a_command_loads_what_it_uses_matplotlib_for_a_report_and_networkx_for_its_data() -> None:
     done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

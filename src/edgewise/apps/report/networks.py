@@ -3,8 +3,8 @@ matrix or a text: blue speaks for, orange against."""
 
 from typing import Any
 
-import networkx
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -25,6 +25,8 @@ from edgewise.apps.report.figures import (
     short,
 )
 from edgewise.apps.report.pages import Markup, element, join
+from edgewise.graphs import Graph
+from edgewise.graphs.make.spectral import hops
 from edgewise.tasks.core.drawing import Alignment, Array, Coloured, Labels, Network, Networks, Scores
 
 
@@ -78,7 +80,7 @@ def networks(shown: Networks) -> Figure:
             bare(axes)
         for axes, (graph, classes), title in zip(figure.axes, shown.members, shown.titles, strict=False):
             receivers, senders = graph.receivers.numpy(), graph.senders.numpy()
-            places = lay_out(graph.num_receivers, receivers, senders, unfold=True)
+            places = lay_out(graph.num_receivers, receivers, senders)
             lines = list(np.stack([places[receivers], places[senders]], axis=1))
             axes.add_collection(LineCollection(lines, colors=MUTED, linewidths=0.6))
             x, y = places.T
@@ -95,23 +97,24 @@ def _colour(label: int) -> str:
     return CLASSES[label % len(CLASSES)]
 
 
-def lay_out(count: int, receivers: Labels, senders: Labels, unfold: bool = False) -> Array:
-    """Places [N, 2] in the plane that keep linked nodes close, the longest extent from left to right.
-
-    `unfold` begins with the Laplacian's eigenvectors instead of a circle, so that a grid is not twisted.
-    """
-    nodes = networkx.Graph()
-    nodes.add_nodes_from(range(count))
-    nodes.add_edges_from((i, j) for i, j in zip(receivers.tolist(), senders.tolist(), strict=True) if i != j)
-    # Kamada and Kawai read distances on the graph, which are infinite between its parts.
-    layout = networkx.kamada_kawai_layout if networkx.is_connected(nodes) else networkx.spring_layout
-    options: dict[str, Any] = {} if layout is networkx.kamada_kawai_layout else {"seed": 0, "k": 0.35}
-    if unfold and count > 2 and networkx.is_connected(nodes):
-        spread, ring = networkx.spectral_layout(nodes), networkx.circular_layout(nodes, scale=0.01)
-        options |= {"pos": {node: spread[node] + ring[node] for node in nodes}}  # eigenvectors may agree on two nodes
-    place = layout(nodes, **options)
-    places = np.array([place[node] for node in range(count)])
-    places = places - places.mean(0)
+def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
+    """Places [N, 2] in the plane, as far apart as edges lead from one node to another, the longest extent from left to
+    right: the least Σ (|x_i - x_j| - d_ij)² / d_ij² (Kamada & Kawai) that is near the plane of classical scaling."""
+    edges = torch.from_numpy(np.stack([senders, receivers])).long()
+    apart = hops(Graph.from_edge_index(edges, num_nodes=count).symmetrise(), count)[1].view(count, count).numpy()
+    linked = apart <= count
+    d = np.where(linked, apart, apart[linked].max(initial=0) + 1.0)  # the parts of a graph lie side by side
+    centre = np.eye(count) - 1 / count
+    values, vectors = np.linalg.eigh(-0.5 * centre @ np.square(d) @ centre)
+    turn = 2 * np.pi * np.arange(count) / count
+    places = 0.01 * np.stack([np.cos(turn), np.sin(turn)], 1)  # nodes with the same neighbours do not coincide
+    places[:, -min(count, 2) :] += (vectors * np.sqrt(np.maximum(values, 0)))[:, -2:]
+    weight = 1 / np.square(d + np.eye(count)) - np.eye(count)
+    inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
+    for _ in range(100):  # majorization (Gansner et al., 2004)
+        across = np.hypot(*(places.T[:, :, None] - places.T[:, None]))
+        pull = weight * d / np.maximum(across, 1e-9)
+        places = inverse @ (pull.sum(1)[:, None] * places - pull @ places)
     axes = np.linalg.eigh(places.T @ places)[1].T[::-1]
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]  # eigenvectors have no sign of their own
     return places @ axes.T
@@ -124,7 +127,7 @@ def graph_scores(shown: Scores) -> Figure:
     """Circles as large and edges as thick as their scores are far from 0."""
     receivers, senders = shown.graph.receivers.numpy(), shown.graph.senders.numpy()
     count = len(shown.nodes)
-    places = shown.places if shown.places is not None else lay_out(count, receivers, senders, unfold=count <= NAMED)
+    places = shown.places if shown.places is not None else lay_out(count, receivers, senders)
     with drawing(5.4) as (figure, grid):
         axes = grid[0, 0]
         other = receivers != senders

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import numpy
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from edgewise.configuration import Bounds, Count, Natural
 from edgewise.errors import GraphError
@@ -54,6 +53,8 @@ def random_walk_returns(graph: Graph, steps: int) -> Tensor:
     >>> random_walk_returns(path, 2).tolist()
     [[0.0, 0.5], [0.0, 1.0], [0.0, 0.5]]
     """
+    from tqdm import tqdm
+
     graph.require_square("a random walk")
     walks, start = _Walks(graph, whole_number(steps, "steps")), time.perf_counter()
     with gated(None), torch.no_grad(), tqdm(total=walks.widest, desc="random walks", delay=2, disable=None) as bar:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.io import loadmat
 from torch import Tensor
 
 from edgewise.data.splits import FOLDS, Splits, dealt
@@ -122,6 +121,8 @@ def read_bags(path: Path) -> Bags:
     Errors      a file that is no such data set is a `DataError` that names it.
     """
     content = read_bytes(path, FILE.max_bytes)
+    from scipy.io import loadmat
+
     with reading(path, "a multiple-instance data set of PRTools"):
         check_unpacked(content)
         file: Any = io.BytesIO(content)
