@@ -45,7 +45,7 @@ class Film(NamedTuple):
         if not numpy.isfinite(self.positions).all():
             yield "positions must be finite numbers"
         if count < frames or not particles:
-            yield f"{count} frames of {particles} particles, of at least {frames} of one"
+            yield f"{count} frames of {particles} particles, of at least {frames}, of one particle or more"
         if self.box.shape != (axes,) or not (self.box > 0).all():
             yield f"the box is {self.box.tolist()}: give {axes} edges above 0"
         elif self.periodic.shape != (axes,):
