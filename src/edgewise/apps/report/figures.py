@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
@@ -99,7 +99,9 @@ def svg(figure: Figure, name: str) -> str:
         # The page's own typefaces draw what matplotlib's lacks.
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Type": None, "Format": None})
+        # savefig draws twice, the first time for places that the figure's layout finds by itself.
+        nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
+        cast(FigureCanvasSVG, figure.canvas).print_svg(text, metadata=nothing)
     drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
