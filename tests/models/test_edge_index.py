@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import edgewise
-from edgewise.errors import ConfigError, ExplanationError
+from edgewise.errors import ConfigError, EdgewiseError, ExplanationError
 from edgewise.graphs import Graph, complete
 from edgewise.models.edge_index import on_graphs
 
@@ -40,7 +40,7 @@ def test_what_a_forward_names_is_what_it_gets() -> None:
     assert given[0] is x and given[2] is e and given[1].equal(PATH.edge_index()) and given[1] is model(PATH, x)[1]
     pair = Graph.batch([complete(1), complete(2)])
     assert model(pair, x)[3].tolist() == [0, 1, 1]
-    assert on_graphs(nn.Identity()).__class__ is nn.Identity
+    assert on_graphs(nn.Bilinear(1, 1, 1)).__class__ is nn.Bilinear
 
 
 def test_what_a_graph_does_not_have_is_named() -> None:
@@ -56,6 +56,35 @@ def test_a_scripted_module_is_named() -> None:
     for call in (on_graphs, lambda model: edgewise.explain(model, PATH, torch.ones(3, 2), (0, 0))):
         with pytest.raises(ConfigError, match="Linear is scripted, and takes tensors alone: give the module"):
             call(scripted)
+
+
+class OfData(nn.Module):
+    """As in PyTorch Geometric's own examples."""
+
+    def forward(self, data: Any) -> Tensor:
+        return data.x
+
+
+class OtherNames(nn.Module):
+    """Takes tensors, by names that say nothing."""
+
+    def forward(self, features: Tensor, ends: Tensor) -> Tensor:
+        return torch.zeros(features.size(0)).index_add(0, ends[1], features[ends[0], 0])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: edgewise.explain(model, PATH, torch.ones(3, 2), (0, 0)),
+        lambda model: edgewise.export(model, (PATH, torch.ones(3, 2)), "pt2"),
+    ],
+    ids=["explain", "export"],
+)
+def test_modules_that_are_called_otherwise_are_told_how(call: Any) -> None:
+    with pytest.raises(EdgewiseError, match=r"OfData is called model\(graph, x\), and its forward takes .*edge_index"):
+        call(OfData())
+    with pytest.raises(EdgewiseError, match="a module gets x and edge_index where its forward calls them so"):
+        call(OtherNames())
 
 
 def test_explanations_need_layers_that_are_gated() -> None:

@@ -447,5 +447,5 @@ def test_features_of_edges_are_given_to_whoever_reads_them(tmp_path: Path) -> No
         assert result.test == 1
         loaded = load(result.run, task=task, model=type(model)())
         assert loaded.predict([7])[0]["label"] == "b"
-    with pytest.raises(ConfigError, match=r"fit calls model\(graph, x, e\) on ring, and Affine.forward takes"):
+    with pytest.raises(ConfigError, match=r"Affine is called model\(graph, x, e\) on ring, and its forward takes"):
         fit(task, Affine(), steps=1)

@@ -157,7 +157,7 @@ def export(
         raise ExportError("an onnx file has standard operators alone: native ones are for pt2 and aoti")
     if native:
         check_native()
-    model = on_graphs(model)
+    model = on_graphs(model, ("graph", *(names or _names(model, len(tensors)))))
     wrapped = Decoding(model, graph) if cache else Exportable(model, graph, names or _names(model, len(tensors)))
     if radius is not None:
         wrapped.within(radius, graph, *tensors)

@@ -61,7 +61,8 @@ class Explained:
         check_explained(model, inputs, target)
         _check_options(edges, baseline, node, features_baseline)
         inputs = tuple(_tracked(given) for given in inputs)
-        self.model, self.inputs, self.baseline = on_graphs(model).eval(), inputs, _tracked(baseline)
+        reads = "graph", "x", *(f"features[{place}]" for place in range(len(inputs) - 2))
+        self.model, self.inputs, self.baseline = on_graphs(model, reads).eval(), inputs, _tracked(baseline)
         self.features_baseline = features_baseline
         graph = inputs[0]
         self.alone = isinstance(graph, EncoderDecoderGraph)  # several graphs, of which two may have the same size

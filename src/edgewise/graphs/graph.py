@@ -49,9 +49,9 @@ class Graph(Algebra, Exchange, Masks):
     ([0, 1, 3, 3], [1, 0, 2])
     """
 
-    shape = dtype = ndim = requires_grad = _OfTensors(
+    shape = size = dim = dtype = ndim = requires_grad = _OfTensors(
         "a Graph has no shape and no dtype, as tensors have: the graph comes first, then the tensors: "
-        "layer(graph, x), attend(graph, q, k, v)"
+        "layer(graph, x), attend(graph, q, k, v); a module gets x and edge_index where its forward calls them so"
     )
 
     def _repr_html_(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -64,13 +65,21 @@ def _members(graph: Graph) -> Tensor:
     return torch.repeat_interleave(graph.sizes)
 
 
-def on_graphs(model: nn.Module) -> nn.Module:
+def on_graphs(model: nn.Module, reads: Sequence[str] = ("graph", "x"), where: str = "") -> nn.Module:
     """The model, called model(graph, x): one whose forward takes an edge_index second gets it.
 
-    Errors      ConfigError for a scripted module, which takes no Graph; and as `OnEdgeIndex`
+    Symbols     reads = what it is called with; where = by what, for an error
+    Errors      ConfigError for a scripted module, which takes no Graph, and one that takes others; and as `OnEdgeIndex`
     """
     if isinstance(model, torch.jit.ScriptModule):
         name = getattr(model, "original_name", type(model).__name__)
         raise ConfigError(f"{name} is scripted, and takes tensors alone: give the module that was scripted")
-    takes = list(inspect.signature(model.forward).parameters)
-    return OnEdgeIndex(model) if takes[1:2] == ["edge_index"] else model
+    takes, name = inspect.signature(model.forward), type(model).__name__
+    if [*takes.parameters][1:2] == ["edge_index"]:
+        return OnEdgeIndex(model)
+    try:
+        takes.bind(*reads)
+    except TypeError as error:
+        what = f"{name} is called model({', '.join(reads)}){where}, and its forward takes {takes}: {error}"
+        raise ConfigError(f"{what}; or let it take (x, edge_index), as modules of PyTorch Geometric do") from None
+    return model

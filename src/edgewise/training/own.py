@@ -1,6 +1,5 @@
 """What was given to `fit` has no name in a table: how a run describes it, and whether what is given later fits."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from edgewise.configuration import Choice, plain, read_yaml
 from edgewise.errors import ConfigError, a_kind
 from edgewise.graphs import Graph
-from edgewise.models.edge_index import OnEdgeIndex, on_graphs
+from edgewise.models.edge_index import on_graphs
 from edgewise.tasks.core.task import GRAPHS, Pattern, PatternChoice, Task
 from edgewise.training.integrity import CONFIG, hash_of
 from edgewise.training.settings import OWN, RunConfig
@@ -135,16 +134,10 @@ def called(task: Task, model: nn.Module) -> nn.Module:
     Errors      ConfigError for one that cannot be called so, whose weights hold no numbers, whose state no checkpoint
                 holds, or whose gradients are sparse
     """
-    name, made, signature = type(model).__name__, on_graphs(model), task.signature
+    name, signature = type(model).__name__, task.signature
     reads = ["graph", "x", *(["e"] if getattr(signature, "edges", 0) or getattr(signature, "whole", 0) else [])]
     reads += ["u"] if getattr(signature, "whole", 0) else []
-    try:
-        if not isinstance(made, OnEdgeIndex):
-            inspect.signature(model.forward).bind(*reads)
-    except TypeError as error:
-        takes = str(inspect.signature(model.forward))
-        what = f"fit calls model({', '.join(reads)}) on {task.name}, and {name}.forward takes {takes}: {error}"
-        raise ConfigError(f"{what}; or let it take (x, edge_index), as modules of PyTorch Geometric do") from None
+    made = on_graphs(model, reads, f" on {task.name}")
     if any(weight.is_meta for weight in model.parameters()):
         raise ConfigError(f"weights of {name} are on meta, where no tensor holds numbers: model.to_empty(device='cpu')")
     for key, value in model.state_dict().items():
