@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from typing import Any, cast
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -101,7 +101,7 @@ def svg(figure: Figure, name: str) -> str:
         text = StringIO()
         # savefig draws twice, the first time for places that the figure's layout finds by itself.
         nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
-        cast(FigureCanvasSVG, figure.canvas).print_svg(text, metadata=nothing)
+        figure.canvas.print_svg(text, metadata=nothing)  # type: ignore[attr-defined] # of FigureCanvasSVG
     drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))

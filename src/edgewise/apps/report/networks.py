@@ -107,15 +107,19 @@ def lay_out(count: int, receivers: Labels, senders: Labels) -> Array:
     centre = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-0.5 * centre @ np.square(d) @ centre)
     turn = 2 * np.pi * np.arange(count) / count
-    places = 0.01 * np.stack([np.cos(turn), np.sin(turn)], 1)  # nodes with the same neighbours do not coincide
-    places[:, -min(count, 2) :] += (vectors * np.sqrt(np.maximum(values, 0)))[:, -2:]
+    circle = np.stack([np.cos(turn), np.sin(turn)], 1)
+    plane = values >= values[-min(count, 2)] * (1 - 1e-6)  # with all that are as long as the second
+    left, _, right = np.linalg.svd(vectors[:, plane].T @ circle, full_matrices=False)  # whichever vectors span them
+    places = (vectors * np.sqrt(np.maximum(values, 0)))[:, plane] @ left @ right
+    places += 0.01 * circle  # nodes with the same neighbours do not coincide
     weight = 1 / np.square(d + np.eye(count)) - np.eye(count)
     inverse = np.linalg.pinv(np.diag(weight.sum(1)) - weight)
     for _ in range(100):  # majorization (Gansner et al., 2004)
         across = np.hypot(*(places.T[:, :, None] - places.T[:, None]))
         pull = weight * d / np.maximum(across, 1e-9)
         places = inverse @ (pull.sum(1)[:, None] * places - pull @ places)
-    axes = np.linalg.eigh(places.T @ places)[1].T[::-1]
+    upright = np.diag([1e-6 * np.square(places).sum(), 0.0])  # a circle is not turned
+    axes = np.linalg.eigh(places.T @ places + upright)[1].T[::-1]
     axes = axes * np.sign(axes[np.arange(2), np.abs(axes).argmax(1)])[:, None]  # eigenvectors have no sign of their own
     return places @ axes.T
 
