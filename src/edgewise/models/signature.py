@@ -138,7 +138,13 @@ class Atoms(Features):
 
 @dataclass(frozen=True)
 class Tokens(Signature):
-    """Integers [*, N] below `inputs`, each embedded."""
+    """Integers [*, N] below `inputs`, each embedded.
+
+    Args:
+        places: Whether the model is called model(graph, x, rows) and has outputs for those rows of x alone, [*, R].
+    """
+
+    places: bool = field(default=False, kw_only=True, repr=False, compare=False)
 
     kind = "tokens"
 
@@ -166,7 +172,8 @@ def accepted(
 
     Symbols     kinds = the kinds of input that the model reads; whole_graph = whether it has one output per graph or
                 (None) either; length = whether it needs the largest number of positions; knows = the features that it
-                reads beside the nodes': "edges", "whole"; "weights" of edges
+                reads beside the nodes': "edges", "whole"; "weights" of edges; "places" = that it computes the
+                outputs of some nodes alone
 
     Example
         >>> accepted(nn.Identity(), Features(3, 2), Tokens)
@@ -179,6 +186,8 @@ def accepted(
         misfit = f"has {OUTPUTS[not signature.whole_graph]}, and this task wants {OUTPUTS[signature.whole_graph]}"
     elif getattr(signature, "weighted", False) and "weights" not in knows:
         misfit = "has no place for weights of edges, and this task has some"
+    elif getattr(signature, "places", False) and "places" not in knows:
+        misfit = "has outputs for all tokens, and this task asks for those of some"
     elif unread := [name for name in ("edges", "whole") if getattr(signature, name, 0) and name not in knows]:
         misfit = f"reads no features of {'edges' if 'edges' in unread else 'whole graphs'}, and this task has some"
     elif length and signature.length is None:

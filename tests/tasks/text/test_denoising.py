@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.models import BERT, BERTSettings, EncoderDecoder, EncoderDecoderSettings
+from edgewise.models import (
+    BERT,
+    BERTSettings,
+    EncoderDecoder,
+    EncoderDecoderSettings,
+    Transformer,
+    TransformerSettings,
+)
 from edgewise.tasks import Denoising, MaskedTokens, Noise, multi30k, multi30k_denoising
 from edgewise.tasks.text.denoising import infill, mask_tokens, permute_sentences
 from edgewise.tasks.text.tokenization import BEGIN, END, MASK, SPECIAL, CharacterTokenizer, read_tokenizer
@@ -77,6 +84,7 @@ def test_a_batch_is_cut_between_texts_with_the_same_loss():
     assert [len(part.members) for part in parts] == [2, 2]
     assert [text for part in parts for text in _whole(part)] == _whole(batch)
     whole = task.loss(model(batch.graph, batch.x), batch)
+    assert torch.equal(whole, task.loss(chosen := model(*batch.inputs), batch)) and len(chosen) == batch.size
     weighed = sum(task.loss(model(part.graph, part.x), part) * part.size for part in parts) / batch.size
     assert torch.allclose(whole, weighed)
     assert batch.split(5) == [batch] * 5
@@ -120,6 +128,8 @@ def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
 
 
 def test_what_cannot_be_is_refused():
+    with pytest.raises(ConfigError, match="Transformer has outputs for all tokens, and this task asks for those of"):
+        Transformer(TransformerSettings(width=8, depth=1, heads=2), _task().signature)
     with pytest.raises(DataError, match="11 tokens, and its two ends, is longer than length=12"):
         _task(length=12)
     with pytest.raises(ConfigError, match="share must be above 0"):

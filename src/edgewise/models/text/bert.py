@@ -83,7 +83,8 @@ class BERT(nn.Module):
     Equation    H = T_L ∘ ... ∘ T_1 (LN(E_x + P)),  output = LN(σ(H W + b)) Eᵀ + c for tokens,
                 readout(H) W + b for texts; readout "first": tanh(h_0 W_p + b_p)
     Symbols     embed = E; positions = P; norm = LN; blocks[l] = T_{l+1}; masked or head = what follows
-    Shapes      tokens x [*, N] int64 -> [*, N, tokens], with a readout [*, G, outputs]; `hidden(graph, x)`: H
+    Shapes      tokens x [*, N] int64 -> [*, N, tokens], with a readout [*, G, outputs]; `hidden(graph, x)`: H. Of
+                some places alone, rows [R] -> [*, R, tokens]
     Edge cases  many texts are one disjoint graph over flat tokens: nothing is padded
     Cost        time O(depth (N width² + E width) + N width tokens); memory O(depth N width + N tokens)
     Differs     no second segment and no next-sentence prediction, as in RoBERTa; the head for texts has BERT's one
@@ -99,7 +100,7 @@ class BERT(nn.Module):
 
     def __init__(self, settings: BERTSettings, signature: Signature) -> None:
         super().__init__()
-        self.settings, self.signature = settings, accepted(self, signature, Tokens, length=True)
+        self.settings, self.signature = settings, accepted(self, signature, Tokens, length=True, knows=("places",))
         _check(settings, self.signature)
         width, tokens = settings.width, signature.inputs
         self.embed = Embedding(tokens, width)
@@ -118,8 +119,10 @@ class BERT(nn.Module):
             self.masked = MaskedHead(width, tokens, settings.activation, settings.norm)
         draw_weights(self, partial(nn.init.normal_, std=0.02), nn.Embedding)
 
-    def forward(self, graph: Graph, x: Tensor) -> Tensor:
+    def forward(self, graph: Graph, x: Tensor, rows: Tensor | None = None) -> Tensor:
         h = self.hidden(graph, x)
+        if rows is not None:
+            h = h.index_select(-2, rows)
         if not self.signature.whole_graph:
             return self.masked(h, self.embed.weight)
         return self.head(dropout(self.readout(graph, h), self.settings.of_head, self.training))

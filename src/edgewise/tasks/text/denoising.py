@@ -14,6 +14,7 @@ from edgewise.data.splits import Split
 from edgewise.errors import ConfigError, DataError
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import Tokens
+from edgewise.tasks.core.abilities import Alone
 from edgewise.tasks.core.batch import Batch, DisjointBatch, evenly
 from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.source import find_folder
@@ -251,9 +252,19 @@ Reword = Callable[[str, Generator], str]
 
 @dataclass
 class MaskedBatch(DisjointBatch):
-    """Some texts side by side as one graph; `rows` are the tokens to guess, `target` what they were."""
+    """Some texts side by side as one graph; `rows` are the tokens to guess, `target` what they were.
+
+    Cost        a model computes scores of all tokens at these places alone, which is most of what a small one computes
+    """
 
     rows: Tensor
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        return self.graph, self.x, self.rows
+
+    def _of_rows(self, outputs: Tensor, rows: Tensor) -> Tensor:
+        return outputs if outputs.shape[-2] == len(rows) else super()._of_rows(outputs, rows)
 
     def split(self, parts: int) -> list[Self]:
         """Cut between texts; where a part would have nothing to guess, each part is the whole batch."""
@@ -316,7 +327,7 @@ class MaskedTokens(Classification):
     def use(self, tokenizer: Tokenizer) -> None:
         """Read the texts by a tokenizer."""
         self.tokenizer, self.mask, self.contents = tokenizer, tokenizer.mask, f"{tokenizer.size:,} tokens, texts"
-        self.signature = Tokens(tokenizer.size, tokenizer.size, length=self.length)
+        self.signature = Tokens(tokenizer.size, tokenizer.size, length=self.length, places=True)
         self.tokens = self.read()
 
     def read(self) -> Mapping[Split, Sequence[Tensor]]:
@@ -360,14 +371,17 @@ class MaskedTokens(Classification):
         members = tuple(text_graph(pattern, len(text)) for text in texts)
         return MaskedBatch(Graph.batch(members), x, torch.cat(list(texts))[rows], rows, members=members)
 
-    @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
         return for_library(self.tokenizer)
+
+    def alone(self, model: nn.Module, pattern: Pattern) -> Alone:
+        return Alone(model, next(iter(self.batches("valid", 1, pattern))).inputs[:2])
 
     @property
     def typical(self) -> str:
         return "<mask>"
 
+    @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """The five likeliest tokens for each "<mask>" of a text."""
         if HOLE not in request:
