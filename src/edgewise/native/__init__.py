@@ -41,9 +41,14 @@ def say_if_missing() -> None:
         warnings.warn(f"{WHY_NOT}: {slower}; {REMEDY}", RuntimeWarning, stacklevel=2)
 
 
-def threads() -> int:
-    """How many threads a kernel may use: those of `torch.set_num_threads`."""
-    return torch.get_num_threads()
+# Multiplications, 0.2 ms on an AMD EPYC, below which a second thread is not worth its start: beside other programs
+# threads wait for one another, for 4 ms and more.
+WORTH = 1 << 20
+
+
+def threads(work: int = WORTH) -> int:
+    """How many threads a kernel may use: those of `torch.set_num_threads`, or one for few multiplications."""
+    return torch.get_num_threads() if work >= WORTH else 1
 
 
 _forked = False

@@ -98,7 +98,7 @@ def _compute(own: Drop) -> Tensor:
     if own.x.is_cuda:
         return dropped(own.x, own.p, own.seed)
     x, y = own.x.contiguous(), own.empty()
-    library.drop(DTYPES[x.dtype], threads(), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())
+    library.drop(DTYPES[x.dtype], threads(x.numel()), int(own.seed), own.p, x.numel(), x.data_ptr(), y.data_ptr())
     return y
 
 

@@ -8,8 +8,8 @@ import torch
 
 from edgewise import Dot, Graph, aggregate, attend
 from edgewise.errors import BackendRefusal
-from edgewise.kernels.backends.cpu import native
-from edgewise.native import library
+from edgewise.kernels.backends.cpu import edges, native
+from edgewise.native import library, threads
 from edgewise.testing import check_kernel
 from kernels.drawn import (
     BIASES,
@@ -202,3 +202,26 @@ def test_weights_of_another_dtype_are_not_read_as_those_before():
     for dtype in (torch.bfloat16, torch.float32, torch.float64):  # the choice of a backend is remembered
         weight = torch.full((2, 3), 2.0, dtype=dtype)
         assert aggregate(graph, x, weight).flatten().tolist() == [2.0] * 6
+
+
+def test_little_work_starts_no_second_thread_and_has_the_same_bits(monkeypatch) -> None:
+    used, found, before = [], [], torch.get_num_threads()
+    monkeypatch.setattr(edges, "threads", lambda work: used.append(threads(work)) or used[-1])
+    graph = Graph.from_edge_index(torch.randint(200, (2, 9000)), num_nodes=200)
+    x = torch.randn(200, 1, 256)
+    try:
+        for wanted in (1, 2):
+            torch.set_num_threads(wanted)
+            found.append([f(graph, x[..., :width]) for width in (4, 256) for f in (_summed, _averaged)])
+    finally:
+        torch.set_num_threads(before)
+    assert used == [1] * 4 + [1, 1, 2, 2]
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+
+
+def _summed(graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    return aggregate(graph, x[:, 0], backend="native")
+
+
+def _averaged(graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    return attend(graph, x, x, x, Dot(), backend="native")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,10 +106,16 @@ def _check_vectors(own: Attention) -> None:
     expect(own.keys is None and own.values is None, "these kernels read no keys and values of edges")
 
 
+def work(structure: Sequence[Tensor], x: Tensor) -> int:
+    """How many numbers of x [B, J, H, C] all edges read."""
+    return structure[1].numel() * (x.numel() // max(1, x.shape[1]))
+
+
 def _attention(own: Attention) -> Any:
     """The call as both kernels read it."""
     call, v = library.Attention(), own.v
-    call.threads, call.score, call.scale, call.slope = threads(), own.score, own.scale, own.slope
+    call.threads = threads(2 * work(own.structure, v))
+    call.score, call.scale, call.slope = own.score, own.scale, own.slope
     call.batch, call.senders, call.heads, call.values = v.shape
     call.graph = adjacency(*own.structure)
     call.v = values = matrix(v)
@@ -181,9 +188,9 @@ attend = Operator("attend_edges", EdgesAttention, _attend, attend_gradient, comp
 # Sparse products; a structure is (offsets, index, edge)
 
 
-def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0) -> Any:
+def _product_call(x: Tensor, weight: Tensor | None, structure: Sequence[Tensor], reduce: int = 0) -> Any:
     call = library.Product()
-    call.threads, call.reduce, call.graph = threads(), reduce, graph
+    call.threads, call.reduce, call.graph = threads(work(structure, x)), reduce, adjacency(*structure)
     call.batch, call.senders, call.heads, call.channels = x.shape
     call.x = matrix(x)
     if weight is not None:
@@ -194,7 +201,7 @@ def _product_call(x: Tensor, weight: Tensor | None, graph: Any, reduce: int = 0)
 
 def _product(own: Product) -> Tensor:
     y = own.empty()
-    call = _product_call(own.x, own.weight, adjacency(*own.structure), own.reduce)
+    call = _product_call(own.x, own.weight, own.structure, own.reduce)
     call.y = matrix(y)
     library.product(DTYPES[y.dtype], call)
     return y
@@ -202,7 +209,7 @@ def _product(own: Product) -> Tensor:
 
 def _product_gradient(own: ProductGradient) -> Tensor:
     dweight = own.empty()
-    call = _product_call(own.x, None, adjacency(*own.structure))
+    call = _product_call(own.x, None, own.structure)
     call.g, call.out, call.weight_heads = matrix(own.dy), dweight.data_ptr(), own.weight_heads
     library.product_gradient(DTYPES[dweight.dtype], call)
     return dweight
@@ -210,7 +217,7 @@ def _product_gradient(own: ProductGradient) -> Tensor:
 
 def _extreme_share(own: ExtremeShare) -> Tensor:
     share = own.empty()
-    call = _product_call(own.x, own.weight, adjacency(*own.structure))
+    call = _product_call(own.x, own.weight, own.structure)
     call.y, call.g, call.out = matrix(own.y), matrix(own.dy), share.data_ptr()
     library.extreme_share(DTYPES[share.dtype], call)
     return share
@@ -218,7 +225,7 @@ def _extreme_share(own: ExtremeShare) -> Tensor:
 
 def _extreme_gradient(own: ExtremeGradient) -> tuple[Tensor, Tensor]:
     dx, dweight = own.empty()
-    call = _product_call(own.x, own.weight, adjacency(*own.structure))
+    call = _product_call(own.x, own.weight, own.structure)
     call.y, call.g = matrix(own.y), matrix(own.share)
     of_x, of_weight = own.needed
     if own.weight is not None and of_weight:

@@ -66,7 +66,7 @@ class SoftmaxGradient(Arguments):
 def _softmax(s: Tensor, offsets: Tensor, out: Tensor, dp: Tensor | None = None) -> Tensor:
     call, s = library.Softmax(), s.contiguous()
     dp = None if dp is None else dp.contiguous()
-    call.threads, (call.batch, edges, call.heads) = threads(), s.shape
+    call.threads, (call.batch, edges, call.heads) = threads(8 * s.numel()), s.shape  # an exponential for each
     call.graph, call.s, call.dp, call.out = along(offsets, edges), s.data_ptr(), address(dp), out.data_ptr()
     library.edge_softmax(DTYPES[s.dtype], call)
     return out

@@ -189,7 +189,7 @@ class TilesAttentionGradient(TilesAttention):
 def _tiling(own: TilesAttention, q: Tensor, k: Tensor, v: Tensor) -> Any:
     """The call as both kernels read it."""
     call = library.Tiling()
-    call.threads, call.scale = threads(), own.scale
+    call.threads, call.scale = threads(q.numel() * v.shape[1] // 8), own.scale  # all pairs; tiles are fast
     if own.dropout > 0:
         call.dropout, call.seed = own.dropout, int(own.seed)
     call.batch, call.receivers, call.heads, call.channels = q.shape
