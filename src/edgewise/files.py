@@ -3,19 +3,24 @@
 import codecs
 import errno
 import gzip
+import hashlib
 import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from uuid import uuid4
 
 from edgewise.errors import DataError, EdgewiseError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MAX_JSON = 1 << 23  # bytes of a JSON file; "[]," takes 25 times as much in memory
 MAX_HEADER = 1 << 22
@@ -289,3 +294,43 @@ def flush(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
+
+
+Tensors = dict[str, "Tensor"]
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def digest(key: object) -> str:
+    """A name for all that decides what is prepared.
+
+    Example
+        >>> digest(("nbody", 5))
+        '7f549435eb10bbe4'
+    """
+    return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+
+
+def cached(
+    folder: str, key: object, make: Callable[[], Tensors], shapes: Shapes | None = None, worth: float = 0.0
+) -> Tensors:
+    """The tensors that `make` prepares, read from the cache where an earlier process has written them.
+
+    Symbols     folder = the task's own, in the cache; key = all that decides the tensors, of which `repr` is taken;
+                shapes = those of some of the tensors, by name;
+                worth = seconds that `make` must take for its tensors to be written
+    Edge cases  a file that is damaged, or holds other shapes, is replaced; a cache that cannot be written costs
+                time only
+    """
+    import safetensors.torch
+
+    path = cache_path(folder, f"{digest(key)}.safetensors")
+    with suppress(DataError), reading(path, "cached tensors"):
+        tensors: Tensors = safetensors.torch.load_file(path)
+        if all(name in tensors and tensors[name].shape == shape for name, shape in (shapes or {}).items()):
+            return tensors
+    start = time.perf_counter()
+    tensors = {name: tensor.contiguous() for name, tensor in make().items()}
+    if time.perf_counter() - start >= worth:
+        with suppress(OSError, safetensors.SafetensorError), whole(path) as part:
+            safetensors.torch.save_file(tensors, part)
+    return tensors

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from edgewise.errors import EdgewiseError
-from edgewise.files import write_file
-from edgewise.tasks.core.source import cached
+from edgewise.files import cached, write_file
 from edgewise.training import distributed, finished, resume, train
 from edgewise.training.checkpoint import checkpoints, clean, newest, save_checkpoint
 from fuzz.disk import FAULTS, Disk, Killed

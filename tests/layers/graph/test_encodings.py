@@ -1,3 +1,5 @@
+import functools
+
 import networkx
 import pytest
 import torch
@@ -131,6 +133,26 @@ def test_what_takes_too_long_is_announced_or_refused_after_its_first_part(monkey
     monkeypatch.setattr(encodings, "TOO_LONG", 0)
     with pytest.raises(GraphError, match="ask for fewer steps"):
         random_walk_returns(complete(9), 5)
+
+
+@pytest.mark.parametrize("compute", [component_spectra, random_walk_returns])
+def test_what_takes_long_is_read_from_the_disk_by_the_next_process(compute, monkeypatch):
+    monkeypatch.setattr(encodings, "DENSE", 5)
+    monkeypatch.setattr(encodings, "SLOW", 0.0)
+    computed = []
+
+    @functools.wraps(compute)
+    def counted(graph, count):
+        computed.append(count)
+        return compute(graph, count)
+
+    drawn = [networkx.barabasi_albert_graph(20, 2, seed=seed) for seed in (0, 1, 0)]
+    first, other, again = (encodings.on_disk(counted)(Graph.from_networkx(one), 3) for one in drawn)
+    assert computed == [3, 3]
+    values = [found if compute is random_walk_returns else found.vectors for found in (first, other, again)]
+    assert torch.equal(values[2], values[0]) and not torch.equal(values[1], values[0])
+    encodings.on_disk(counted)(Graph.from_networkx(drawn[0]), 4)
+    assert computed == [3, 3, 4]
 
 
 def test_no_nodes_no_edges_and_two_kinds_of_nodes():

@@ -16,7 +16,8 @@ import safetensors.torch
 import torch
 
 from edgewise.errors import ConfigError, DataError
-from edgewise.tasks.core.source import Remote, Tensors, cached, digest, fetch, find_folder
+from edgewise.files import Tensors, cached, digest
+from edgewise.tasks.core.source import Remote, fetch, find_folder
 
 CONTENT = b"real data" * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

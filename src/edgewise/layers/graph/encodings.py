@@ -1,9 +1,11 @@
 """Encodings of nodes by the shape of the graph around them: what a transformer on a graph reads for positions."""
 
+import functools
+import hashlib
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, cast
 
 import numpy
 import torch
@@ -11,6 +13,8 @@ from torch import Tensor
 
 from edgewise.configuration import Bounds, Count, Natural
 from edgewise.errors import GraphError
+from edgewise.files import Tensors
+from edgewise.files import cached as stored
 from edgewise.graphs import Graph, Partition
 from edgewise.graphs.checks import whole_number
 from edgewise.graphs.derived import cached
@@ -33,6 +37,7 @@ Encoded = Annotated[Tensor, Rows("width")]  # features that get a vector of thei
 FEW, MANY = 4096, 32  # walks that are followed at once while they reach few nodes, and once they reach many
 SPARSE = 40  # multiplications of a dense product that take the time of one of a sparse product
 LONG, TOO_LONG = 60, 600  # seconds from which a computation is announced, and refused
+SLOW, FORMAT = 2.0, 1  # seconds from which a result is written to the cache on disk; the version of what is written
 
 
 def random_walk_returns(graph: Graph, steps: int) -> Tensor:
@@ -158,9 +163,32 @@ def of_own_nodes(compute: Callable[[Graph, int], Found]) -> Callable[[Graph, int
     return rows_of
 
 
+def on_disk(compute: Callable[[Graph, int], Found]) -> Callable[[Graph, int], Found]:
+    """What is computed of a graph; where that took seconds, later processes read it from the cache on disk."""
+
+    @functools.wraps(compute)
+    def read(graph: Graph, count: int) -> Found:
+        if max(graph.sizes.tolist(), default=0) <= DENSE:
+            return compute(graph, count)
+        sha256 = hashlib.sha256()
+        for part in (graph.sizes, graph.offsets, graph.senders):
+            sha256.update(part.cpu().numpy().tobytes())
+
+        def make() -> Tensors:
+            found = compute(graph, count)
+            return {"returns": found} if isinstance(found, Tensor) else dict(vars(found))
+
+        made = stored("encodings", (compute.__name__, count, FORMAT, sha256.hexdigest()), make, worth=SLOW)
+        made = {name: tensor.to(graph.device) for name, tensor in made.items()}
+        found: Any = made["returns"] if "returns" in made else Spectrum(**made)
+        return cast(Found, found)
+
+    return read
+
+
 # Computed once for each batch, by solvers that are not PyTorch's.
-spectra_of = uncompiled(of_own_nodes(cached(component_spectra)))
-returns_of = uncompiled(of_own_nodes(cached(random_walk_returns)))
+spectra_of = uncompiled(of_own_nodes(cached(on_disk(component_spectra))))
+returns_of = uncompiled(of_own_nodes(cached(on_disk(random_walk_returns))))
 counts_of = uncompiled(of_own_nodes(cached(clique_counts)))
 
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPMessage
@@ -13,12 +13,8 @@ from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-import safetensors
-import safetensors.torch
-from torch import Tensor
-
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import cache_path, reading, whole
+from edgewise.files import cache_path, whole
 
 CHUNK = 1 << 20
 
@@ -133,36 +129,3 @@ def _copy(response: Any, file: IO[bytes], url: str, max_bytes: int) -> str:
     file.flush()
     os.fsync(file.fileno())
     return digest.hexdigest()
-
-
-Tensors = dict[str, Tensor]
-Shapes = Mapping[str, tuple[int, ...]]
-
-
-def digest(key: object) -> str:
-    """A name for all that decides what is prepared.
-
-    Example
-        >>> digest(("nbody", 5))
-        '7f549435eb10bbe4'
-    """
-    return hashlib.sha256(repr(key).encode()).hexdigest()[:16]
-
-
-def cached(folder: str, key: object, make: Callable[[], Tensors], shapes: Shapes | None = None) -> Tensors:
-    """The tensors that `make` prepares, read from the cache where an earlier process has written them.
-
-    Symbols     folder = the task's own, in the cache; key = all that decides the tensors, of which `repr` is taken;
-                shapes = those of some of the tensors, by name
-    Edge cases  a file that is damaged, or holds other shapes, is replaced; a cache that cannot be written costs
-                time only
-    """
-    path = cache_path(folder, f"{digest(key)}.safetensors")
-    with suppress(DataError), reading(path, "cached tensors"):
-        tensors: Tensors = safetensors.torch.load_file(path)
-        if all(name in tensors and tensors[name].shape == shape for name, shape in (shapes or {}).items()):
-            return tensors
-    tensors = {name: tensor.contiguous() for name, tensor in make().items()}
-    with suppress(OSError, safetensors.SafetensorError), whole(path) as part:
-        safetensors.torch.save_file(tensors, part)
-    return tensors

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from edgewise.configuration import chosen
 from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError, EdgewiseError, installing
+from edgewise.files import Tensors
+from edgewise.files import cached as stored
 from edgewise.graphs import Graph, radius_graph
 from edgewise.graphs.derived import cached
 from edgewise.kernels import aggregate
@@ -21,8 +23,6 @@ from edgewise.models.signature import Atoms
 from edgewise.tasks.core.abilities import Alone, Predicts
 from edgewise.tasks.core.batch import Batch, NodeTargets, batch_of, check_outputs
 from edgewise.tasks.core.drawing import Content, Drawing, Parity, Section
-from edgewise.tasks.core.source import Tensors
-from edgewise.tasks.core.source import cached as stored
 from edgewise.tasks.core.subject import Subject, captured, on_graph
 from edgewise.tasks.core.task import Device, NumberedExamples, Pattern, check_range, given, lay
 

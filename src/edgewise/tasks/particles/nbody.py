@@ -15,11 +15,11 @@ from torch.nn import functional
 
 from edgewise.data.splits import Split, fixed
 from edgewise.errors import ConfigError
+from edgewise.files import Tensors, cached
 from edgewise.graphs import Graph, complete
 from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, check_values
-from edgewise.tasks.core.source import Tensors, cached
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Device, NumberedExamples, Pattern, check_range
 

@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from edgewise.data.splits import Split, Splits
 from edgewise.errors import ConfigError, DataError, installing
+from edgewise.files import Tensors, cached
 from edgewise.graphs import Graph
 from edgewise.graphs.make.neighbors import radius_graph_in_members
 from edgewise.kernels import gaussians
@@ -21,7 +22,6 @@ from edgewise.models.signature import MovingParticles
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch, check_values
 from edgewise.tasks.core.drawing import Animation, Colour, Curve, Curves, Drawing, Films, Output, Panel, Section, Strip
-from edgewise.tasks.core.source import Tensors, cached
 from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import Device, NumberedExamples, Pattern, check_range, given
 

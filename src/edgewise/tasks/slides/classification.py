@@ -18,13 +18,12 @@ from torch import Tensor, nn
 from edgewise.data.splits import SPLITS, Split, by_class, cut, named
 from edgewise.data.table import lines_of
 from edgewise.errors import DataError
-from edgewise.files import cache_path, check_header, holds, read_bytes, reading
+from edgewise.files import Tensors, cache_path, cached, check_header, digest, holds, read_bytes, reading
 from edgewise.layers import ResNet
 from edgewise.models.signature import Attribution
 from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.classification import class_probabilities
 from edgewise.tasks.core.drawing import Content, Drawing, HeatMap, HeatMaps, Output, Section
-from edgewise.tasks.core.source import Tensors, cached, digest
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern, check_range, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
