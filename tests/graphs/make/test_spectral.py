@@ -9,7 +9,7 @@ import torch
 
 from edgewise import Graph, GraphError, complete, grid
 from edgewise.graphs.make import spectral
-from edgewise.graphs.make.spectral import component_spectra, hops
+from edgewise.graphs.make.spectral import component_spectra, hops, path_edges
 
 
 def dense_laplacian(graph):
@@ -112,6 +112,24 @@ def test_hops_are_networkx_shortest_paths(seed):
     assert found[:4].tolist() == [0, 1, 1, 0]
     assert found[4:].view(10, 10).tolist() == expected
     assert pairs == Graph.batch([complete(2), complete(10)])
+
+
+@pytest.mark.parametrize("most", [3, 126, 150])
+def test_hops_of_blocks_of_nodes_and_of_long_paths(most, monkeypatch):
+    """Several blocks of columns, members of unequal size, and distances that need more than seven bits."""
+    monkeypatch.setattr(spectral, "TOGETHER", 64)
+    drawn = [networkx.path_graph(140), networkx.star_graph(70), networkx.empty_graph(1)]
+    found = hops(Graph.batch([Graph.from_networkx(one) for one in drawn]), most)[1]
+    expected = [torch.from_numpy(networkx.floyd_warshall_numpy(one)).flatten() for one in drawn]
+    assert torch.equal(found.double(), torch.cat(expected).clamp(max=most + 1))
+
+
+def test_distances_that_do_not_fit_in_memory_are_refused_before_they_are_computed(monkeypatch):
+    monkeypatch.setattr("edgewise.memory.machine", lambda: 10_000)
+    with pytest.raises(GraphError, match="distances between 100 nodes takes"):
+        hops(grid(10, 10), 8)
+    with pytest.raises(GraphError, match="paths between 10,000 pairs of nodes takes"):
+        path_edges(grid(10, 10), 8)
 
 
 def test_no_nodes_and_no_edges():
