@@ -247,7 +247,7 @@ class Adjacency:
         """The receiver of each edge [E]."""
         if not self._has_edges():
             self._check_listing()
-        return torch.repeat_interleave(checks.degrees(self), output_size=self.num_edges)
+        return torch.repeat_interleave(self.in_degrees(), output_size=self.num_edges)
 
     @derived
     def num_edges(self) -> int:
@@ -320,7 +320,15 @@ class Adjacency:
             return False
         if self.rule is not None:
             return bool(self.rule.listens(self._positions(), self._positions()).all())
-        return bool((lowering.counts(self.senders[self.senders == self.receivers], self.num_senders) > 0).all())
+        return len(self.unlooped) == 0
+
+    @derived
+    def unlooped(self) -> Tensor:
+        """The receivers that do not listen to themselves, ascending."""
+        at = self.receivers + self.offset if self.offset else self.receivers
+        own = self.receivers[at == self.senders]
+        alone = torch.ones(self.num_receivers, dtype=torch.bool, device=self.device).index_fill_(0, own, False)
+        return alone.nonzero()[:, 0]
 
     def dense_mask(self) -> Tensor:
         """bool [I, J]: does i listen to j? Refused where it would not fit in memory.

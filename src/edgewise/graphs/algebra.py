@@ -68,8 +68,7 @@ class Algebra(Adjacency):
     def _looped(self) -> Self:
         if self.rule is not None:
             return self._with_rule(_either(self.rule, Itself()), self.sizes)
-        looped = lowering.counts(self.senders[self.senders == self.receivers], self.num_senders)
-        missing = (looped == 0).nonzero().flatten()
+        missing = self.unlooped
         receivers, senders = torch.cat([self.receivers, missing]), torch.cat([self.senders, missing])
         return self._with_edges(receivers, senders, self.sizes)
 
@@ -82,8 +81,7 @@ class Algebra(Adjacency):
         if self.has_self_loops or self._attributes is None or fill is None:
             return self if self.has_self_loops else self._looped
         given, rows = self._attributes
-        looped = lowering.counts(self.senders[self.senders == self.receivers], self.num_senders)
-        missing = (looped == 0).nonzero().flatten()
+        missing = self.unlooped
         new = torch.as_tensor(fill, dtype=given.dtype, device=self.device).expand(len(missing), *given.shape[1:])
         ends = torch.cat([self.receivers, missing]), torch.cat([self.senders, missing])
         return self._with_edges(*ends, self.sizes, torch.cat([given[rows], new]))

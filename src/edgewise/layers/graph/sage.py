@@ -66,7 +66,8 @@ class SAGEMean(Layer):
             y = functional.linear(x_i, W_own, self.bias) + functional.linear(x_N, W_neighbors)
         else:
             Wx_i, Wx_j = both_sides(graph, x, self.W)
-            own, neighbors = Wx_i.chunk(2, -1)[0], Wx_j.chunk(2, -1)[1]
+            own, neighbors = Wx_j.chunk(2, -1)
+            own = own if Wx_i is Wx_j else Wx_i.chunk(2, -1)[0]  # cut once, its gradient is written once
             y = own + mean_of_senders(graph, neighbors, edge_weight) + self.bias
         return unit(y) if self.normalize else y
 

@@ -236,10 +236,7 @@ def _found(graph: Graph) -> Graph:
 def _loops(graph: Graph) -> tuple[Graph, Tensor | None, Tensor]:
     """The graph with self-loops; the receivers that lacked one, if any; and each edge's number among both."""
     first, last = graph.offset, graph.offset + graph.num_receivers
-    own = graph.receivers + first == graph.senders
-    alone = torch.ones(graph.num_receivers, dtype=torch.bool, device=graph.device)
-    alone[graph.receivers[own]] = False
-    missing = alone.nonzero().flatten()
+    missing = graph.unlooped
     loops = missing + first
     edges = torch.stack([torch.cat([graph.senders, loops]), torch.cat([graph.receivers + first, loops])])
     looped = Graph.from_edge_index(edges, graph.num_senders, last)
