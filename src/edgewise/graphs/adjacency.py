@@ -17,6 +17,7 @@ from edgewise.memory import check_fits
 T = TypeVar("T")
 
 LISTED = 24  # bytes of an edge that is listed, and of a store's node: sender, receiver, one again on the way; counted
+FEW = 1 << 13  # edges up to which receivers are listed at once: sooner gathered than counted again
 
 
 class Adjacency:
@@ -130,8 +131,13 @@ class Adjacency:
         edges = receivers, senders = plain((receivers, senders))
         with untransformed(edges):
             offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
+            few = not torch.compiler.is_compiling() and order.shape[0] <= FEW
+            made = {"receivers": receivers.index_select(0, order)} if few else {}
         forms = {"offsets": offsets, "senders": senders, "_order": order, "num_edges": order.shape[0]}
-        return cls._of(num_receivers, num_senders, 0, senders.device, **forms)
+        graph = cls._of(num_receivers, num_senders, 0, senders.device, **forms)
+        graph.__dict__.update(made)
+        graph.watch(made)
+        return graph
 
     def _carrying(self, given: Tensor, rows: Any) -> Self:
         """This graph, which nobody has yet, with features of its edges: edge e has row rows[e] of those given."""
