@@ -287,7 +287,7 @@ def test_a_compiled_file_gives_the_models_numbers_for_other_sizes(name: str, tmp
 REFUSED = {
     "HadamardAttention", "I2GNN", "LSHAttention", "Marked", "PPGN", "RoutingAttention", "SAGELSTM",
     "ShawAttention", "SinkhornAttention", "TransformerXLAttention",
-    "GroupConvolution", "GroupPooling", "PaiNN", "Rotary", "SE3Attention", "ScaleConvolution", "TFN",
+    "GroupConvolution", "GroupPooling", "PaiNN", "Rotary", "SE3Attention", "ScaleConvolution", "TFN", "YaRN",
 }  # fmt: skip
 
 

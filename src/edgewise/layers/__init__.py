@@ -9,6 +9,7 @@ from edgewise.layers.attention.attention import Cache as Cache
 from edgewise.layers.attention.attention import KeysAndValues as KeysAndValues
 from edgewise.layers.attention.attention import KeyValueCache as KeyValueCache
 from edgewise.layers.attention.attention import MultiHeadAttention as MultiHeadAttention
+from edgewise.layers.attention.attention import NormedAttention as NormedAttention
 from edgewise.layers.attention.attention import RecurrentState as RecurrentState
 from edgewise.layers.attention.hopfield import ClassicalHopfield as ClassicalHopfield
 from edgewise.layers.attention.hopfield import ContinuousHopfield as ContinuousHopfield
@@ -30,6 +31,7 @@ from edgewise.layers.attention.origins import KernelRegression as KernelRegressi
 from edgewise.layers.attention.positions import Learned as Learned
 from edgewise.layers.attention.positions import Rotary as Rotary
 from edgewise.layers.attention.positions import Sinusoidal as Sinusoidal
+from edgewise.layers.attention.positions import YaRN as YaRN
 from edgewise.layers.attention.positions import positions as positions
 from edgewise.layers.attention.relative import ALiBiAttention as ALiBiAttention
 from edgewise.layers.attention.relative import Buckets as Buckets
@@ -119,6 +121,7 @@ from edgewise.layers.graph.pooling import AttentionReadout as AttentionReadout
 from edgewise.layers.graph.pooling import ClusterAssignment as ClusterAssignment
 from edgewise.layers.graph.pooling import DiffPooled as DiffPooled
 from edgewise.layers.graph.pooling import FirstReadout as FirstReadout
+from edgewise.layers.graph.pooling import LastReadout as LastReadout
 from edgewise.layers.graph.pooling import MaxReadout as MaxReadout
 from edgewise.layers.graph.pooling import MeanReadout as MeanReadout
 from edgewise.layers.graph.pooling import Pooled as Pooled

@@ -38,11 +38,11 @@ def roberta(kind="ForMaskedLM", **options):
     return spread(getattr(transformers, f"Roberta{kind}")(transformers.RobertaConfig(**sizes, **SMALL, **options)))
 
 
-def decoder(kind, **options):
-    """A small LLaMA, Mistral or Qwen 2."""
+def decoder(kind, head="CausalLM", **options):
+    """A small LLaMA, or one of its kind."""
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(**GROUPED, max_position_embeddings=16, **options)
-    return spread(getattr(transformers, f"{kind}ForCausalLM")(config))
+    return spread(getattr(transformers, f"{kind}For{head}")(config))
 
 
 def t5(**options):
@@ -74,8 +74,25 @@ PEERS = {
             "rope_theta": 20.0,
         },
     ),
+    "llama-yarn": lambda: decoder(
+        "Llama",
+        rope_parameters={
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 0.5,
+            "beta_slow": 0.05,
+            "original_max_position_embeddings": 8,
+            "rope_theta": 20.0,
+        },
+    ),
+    "llama-attention-biased": lambda: decoder("Llama", attention_bias=True),
+    "llama-mlp-biased": lambda: decoder("Llama", mlp_bias=True),
+    "llama-texts": lambda: decoder("Llama", "SequenceClassification", num_labels=3, pad_token_id=0),
     "mistral": lambda: decoder("Mistral", sliding_window=4),
     "qwen2": lambda: decoder("Qwen2"),
+    "qwen3": lambda: decoder("Qwen3", head_dim=8),
+    "gemma": lambda: decoder("Gemma", head_dim=8),
+    "gemma-texts": lambda: decoder("Gemma", "SequenceClassification", head_dim=8, num_labels=3),
     "bert": bert,
     "roberta": roberta,
     "vit": vit,

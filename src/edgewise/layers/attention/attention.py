@@ -127,7 +127,7 @@ class MultiHeadAttention(Layer):
                 With `cache`, x holds the new positions only and the graph is pattern(total).rows(total - new, total)
     Cost        time O((I + J) d_model² + E d_model); memory O((I + J) d_model + E H) or less, by backend
     Differs     (4.10) sums over all nodes, here over N(i): on `complete(n)` they agree. `dropout` acts on the attention
-                weights while training; `rotary` turns queries and keys by their positions
+                weights while training; `rotary` turns queries and keys by their positions, and a head has its channels
     Reference   Vaswani et al., 2017; Baggag & Saad, §4.2.2; Joshi, 2025, (5)-(8); grouped queries: Ainslie et al., 2023
 
     Example
@@ -153,14 +153,14 @@ class MultiHeadAttention(Layer):
     ) -> None:
         super().__init__()
         shared = heads if key_value_heads is None else key_value_heads
-        if width % heads:
+        if rotary is None and width % heads:
             raise ConfigError(f"{heads} heads do not divide a width of {width}")
         if heads % shared:
             raise ConfigError(f"{shared} key/value heads do not divide {heads} heads")
-        self.channels = width // heads
+        self.channels = width // heads if rotary is None else rotary.channels
         self.split = (heads, shared, shared)
         self.projection = Linear(width, sum(self.split) * self.channels, bias)
-        self.output = nn.Linear(width, width, bias)
+        self.output = nn.Linear(heads * self.channels, width, bias)
         self.rotary = rotary
         self.dropout = dropout
         self._initialise()
@@ -206,6 +206,7 @@ class MultiHeadAttention(Layer):
         heads, shared, _ = self.split
         check_nodes(graph, x)
         qkv = self.projection(x).view(*x.shape[:-1], sum(self.split), self.channels)  # [*, N, H + 2 H', C]
+        qkv = self.normed(qkv, 0)
         if self.rotary is None:
             q, k, v = qkv.split(self.split, -2)
         else:
@@ -246,7 +247,11 @@ class MultiHeadAttention(Layer):
         check_features(x, self.projection.weight)
         rows, bias = slice(first * self.channels, stop * self.channels), self.projection.bias
         y = functional.linear(x, self.projection.weight[rows], None if bias is None else bias[rows])
-        return y.view(*x.shape[:-1], stop - first, self.channels)
+        return self.normed(y.view(*x.shape[:-1], stop - first, self.channels), first)
+
+    def normed(self, y: Tensor, first: int) -> Tensor:
+        """The heads first, first + 1, ... of queries, keys and values, which a sibling class normalises."""
+        return y
 
     def _initialise(self) -> None:
         nn.init.xavier_uniform_(self.projection.weight)  # as torch.nn.MultiheadAttention
@@ -257,6 +262,39 @@ class MultiHeadAttention(Layer):
     @staticmethod
     def example() -> Example:
         return MultiHeadAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
+
+
+class NormedAttention(MultiHeadAttention):
+    """Multi-head attention whose queries and keys are normalised, each head by itself, before they are turned.
+
+    Equation    softmax_{j ∈ N(i)}( RMS(q_i)·RMS(k_j) / √d_head ) v_j,  RMS(q) = q / √(mean(q²) + 1e-6) ⊙ γ
+    Symbols     norm_q, norm_k = RMS of queries and of keys, with one γ for all heads; otherwise as MultiHeadAttention
+    Shapes      x [*, I, d_model] (, senders [*, J, d_model]), or a pair of both -> [*, I, d_model]
+    Reference   Henry et al., "Query-key normalization for transformers", 2020; Yang et al., "Qwen3", 2025
+
+    Example
+        >>> from edgewise.graphs import complete
+        >>> layer = NormedAttention(2, 1, bias=False)
+        >>> layer.projection.weight.data = torch.cat([9 * torch.eye(2), 9 * torch.eye(2), torch.eye(2)])
+        >>> layer.output.weight.data = torch.eye(2)
+        >>> layer(complete(2), torch.eye(2))[0].detach()  # softmax((√2)² / √2, 0): the 9 is no more
+        tensor([0.8044, 0.1956])
+    """
+
+    def normed(self, y: Tensor, first: int) -> Tensor:
+        heads, shared, _ = self.split
+        q, k, v = y.tensor_split([max(heads - first, 0), max(heads + shared - first, 0)], -2)
+        pairs = (q, self.norm_q), (k, self.norm_k)  # in the type of the heads, which autocast makes another one
+        qk = [functional.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps) for x, norm in pairs]
+        return torch.cat([*qk, v], -2)
+
+    def _initialise(self) -> None:
+        super()._initialise()
+        self.norm_q, self.norm_k = (nn.RMSNorm(self.channels, eps=1e-6) for _ in range(2))
+
+    @staticmethod
+    def example() -> Example:
+        return NormedAttention(8, 4, key_value_heads=2, dropout=0.5), causal(5), (torch.randn(5, 8),)
 
 
 class PositionalAttention(MultiHeadAttention):

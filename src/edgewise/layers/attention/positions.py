@@ -149,6 +149,7 @@ class Rotary(Layer):
     """
 
     equivariant: ClassVar[bool] = False
+    by_channel: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class Rotary(Layer):
         if fast <= slow:
             raise ConfigError(f"fast angles turn oftener than slow ones: fast={fast} must be above slow={slow}")
         self.channels, self.base = channels, base
-        self.stretched = stretch, trained, slow, fast
+        self.stretched: Stretched = stretch, trained, slow, fast, self.by_channel
 
     def forward(self, graph: Graph, x: Dense) -> Tensor:
         if x.ndim < 3 or x.shape[-3] != graph.num_receivers or x.shape[-1] != self.channels:
@@ -183,22 +184,50 @@ class Rotary(Layer):
         return Rotary(4), causal(5), (torch.randn(5, 2, 4),)
 
 
+class YaRN(Rotary):
+    """Rotary positions stretched by channel, between those that turn often within the positions trained on and others.
+
+    Equation    θ_c (s + (1 - s) / stretch),  s = 1 - clamp((c - a) / (b - a), 0, 1),  a = ⌊c(fast)⌋,  b = ⌈c(slow)⌉,
+                c(r) = d ln(T / 2πr) / (2 ln base), the channel that turns r times within T;
+                queries and keys are multiplied by 0.1 ln(stretch) + 1
+    Symbols     trained = T; otherwise as Rotary
+    Shapes      x [*, N, H, d] -> [*, N, H, d]
+    Reference   Peng et al., "YaRN: efficient context window extension of large language models", 2024, (15)-(22)
+
+    Example
+        >>> YaRN(2, stretch=math.e, trained=8)(causal(1), torch.tensor([[[1.0, 0.0]]]))  # 0.1 ln(e) + 1
+        tensor([[[1.1000, 0.0000]]])
+    """
+
+    by_channel: ClassVar[bool] = True
+
+    @staticmethod
+    def example() -> Example:
+        return YaRN(4, stretch=2.0, trained=8, fast=2.0), causal(5), (torch.randn(5, 2, 4),)
+
+
 def sinusoids(p: Tensor, channels: int, base: float = 10000.0) -> Tensor:
     """PE at positions p [I], in float64: [I, d]."""
     angles = _angles(p, channels, base)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
 
 
-Stretched = tuple[float, int, float, float]
+Stretched = tuple[float, int, float, float, bool]  # the last: as in YaRN
 
 
 def turns(p: Tensor, channels: int, base: float, stretched: Stretched, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Cosine and sine of p θ, each [N, 1, d/2], in float64 until the last moment: p θ can be large."""
-    stretch, trained, slow, fast = stretched
+    stretch, trained, slow, fast, by_channel = stretched
     own = _angles(p.new_ones(1), channels, base)
     kept = ((trained * own / math.tau - slow) / (fast - slow)).clamp(0, 1)
+    gain = 1.0
+    if by_channel:
+        first, last = (channels * math.log(trained / (math.tau * r)) / (2 * math.log(base)) for r in (fast, slow))
+        first, last = max(math.floor(first), 0), min(math.ceil(last), channels - 1)
+        kept = 1 - ((torch.arange(channels // 2, device=p.device) - first) / (last - first or 0.001)).clamp(0, 1)
+        gain += 0.1 * max(math.log(stretch), 0.0)
     angles = (p.to(torch.float64)[:, None] * (own * (kept + (1 - kept) / stretch)))[:, None]
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    return (gain * angles.cos()).to(dtype), (gain * angles.sin()).to(dtype)
 
 
 @cached

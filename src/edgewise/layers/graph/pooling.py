@@ -149,6 +149,33 @@ class FirstReadout(Layer):
         return FirstReadout(3), _two_graphs(), (torch.randn(5, 3),)
 
 
+class LastReadout(Layer):
+    """The last node of each graph: where texts are read from the left, it has seen all others.
+
+    Equation    z_g = x_n,  n the last node of V_g
+    Shapes      x [*, N, C] -> [*, G, C]
+    Edge cases  a graph without nodes gives 0
+    Cost        O(N C)
+    Reference   Radford et al., "Improving language understanding by generative pre-training", 2018, (3)
+
+    Example
+        >>> texts = Graph.batch([complete(1), complete(2)])
+        >>> LastReadout()(texts, torch.tensor([[1.0], [3.0], [7.0]])).tolist()
+        [[1.0], [7.0]]
+    """
+
+    equivariant: ClassVar[bool] = False
+
+    def forward(self, graph: Graph, x: NodeRows) -> Tensor:
+        members = graph.membership()
+        last = positions(graph) == members.in_degrees()[members.receivers] - 1
+        return aggregate(members, torch.where(last.unsqueeze(-1), x, 0))
+
+    @staticmethod
+    def example() -> Example:
+        return LastReadout(), _two_graphs(), (torch.randn(5, 3),)
+
+
 class Set2Set(Layer):
     """A query that reads the nodes of each graph several times, and asks differently after each of them.
 
@@ -196,6 +223,7 @@ READOUTS: dict[str, Callable[[int], nn.Module]] = {
     "max": lambda width: MaxReadout(),
     "attention": AttentionReadout,
     "first": FirstReadout,
+    "last": lambda width: LastReadout(),
     "hopfield": lambda width: HopfieldPooling(width, beta=1.0),  # 1 / √width would hardly choose among a few nodes
     "set2set": lambda width: Set2Set(width, outputs=width),
 }

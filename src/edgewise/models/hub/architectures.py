@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import isqrt
+from math import isclose, isqrt, log
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,15 @@ Config = Mapping[str, Any]
 class Part:
     """One of our tensors and the tensors of theirs that it is made of, by name, {} being a block's number; `read` makes
     ours from theirs and their configuration, and `write` theirs from ours and their configuration. `copies` are other
-    names of the first one, where it is tied: a file may have it under any of them."""
+    names of the first one, where it is tied: a file may have it under any of them. `texts` says whether it is a part of
+    models of whole texts alone, or of others alone."""
 
     ours: str
     theirs: tuple[str, ...]
     read: Callable[[Sequence[Tensor], Config], Tensor] = lambda theirs, config: theirs[0]
     write: Callable[[Tensor, Config], Sequence[Tensor]] = lambda ours, config: (ours,)
     copies: tuple[str, ...] = ()
+    texts: bool | None = None
 
     def block(self, number: int) -> Part:
         """The same part of one block."""
@@ -116,7 +118,9 @@ class Architecture:
     def parts(self, settings: Any) -> list[Part]:
         """All tensors of a model with those settings."""
         stacks = ((range(getattr(settings, depth)), block) for depth, block in self.blocks.items())
-        return [*self.whole, *(part.block(n) for numbers, block in stacks for n in numbers for part in block)]
+        texts = getattr(settings, "readout", "none") != "none"
+        whole = (part for part in self.whole if part.texts in (None, texts))
+        return [*whole, *(part.block(n) for numbers, block in stacks for n in numbers for part in block)]
 
 
 TABLES: dict[str, Mapping[Any, str]] = {
@@ -160,6 +164,11 @@ def refuse(config: Config, **expected: Any) -> None:
     for option, value in expected.items():
         if config.get(option, value) != value:
             raise ConfigError(f"{option} {config[option]!r} has no counterpart here: only {value!r} has")
+
+
+def reads_texts(config: Config) -> bool:
+    """Whether a model's head classifies whole texts."""
+    return any(name.endswith("ForSequenceClassification") for name in config.get("architectures") or ())
 
 
 def labelled(count: int) -> dict[str, dict[Any, Any]]:
@@ -285,32 +294,53 @@ SLIDING = "sliding_attention"
 LENGTH = 2048  # written where a model has no largest length
 
 
-def _llama(config: Config, biased: bool = False) -> Transformer:
-    config = {"rms_norm_eps": 1e-6, "hidden_act": "silu", **config}
+LEFT_OUT: dict[str, dict[str, Any]] = {  # what the configuration of a kind may leave out
+    "Gemma": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256, "tie_word_embeddings": True},
+    "Qwen3": {"head_dim": 128},
+}
+
+
+def _llama(config: Config, kind: str) -> Transformer:
+    config = {"rms_norm_eps": 1e-6, "hidden_act": "silu", **LEFT_OUT.get(kind, {}), **config}
+    if kind == "Gemma" and config["hidden_act"] == "gelu":
+        config["hidden_act"] = "gelu_pytorch_tanh"  # as transformers reads old folders
     settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
-    heads, width = settings["heads"], settings["width"]
-    bias = config.get("mlp_bias", False)
-    if (of_attention := config.get("attention_bias", bias)) != bias:
-        differ = f"mlp_bias {bias} beside attention_bias {of_attention} has no counterpart here"
-        raise ConfigError(f"{differ}: all maps of a block have biases, or none has")
-    refuse(config, head_dim=config.get("head_dim") and width // heads, pretraining_tp=1)
+    heads, width, texts = settings["heads"], settings["width"], reads_texts(config)
+    both = config.get("use_bidirectional_attention") or False
+    refuse({**config, "use_bidirectional_attention": both}, use_bidirectional_attention=False, pretraining_tp=1)
+    _graph(config)  # or its error
+    bias = kind == "Llama" and config.get("mlp_bias", False)
+    output = kind not in ("Mistral", "Qwen2") and config.get("attention_bias", False)
     options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
-    if biased:
-        options["inputs_bias"] = True
+    biases = {"inputs_bias": output or kind == "Qwen2", "output_bias": output}
+    options |= {name: has for name, has in biases.items() if has != bias}
+    if kind == "Qwen3":
+        refuse(config, rms_norm_eps=1e-6)
+        options["normed"] = True
     if rate := float(config.get("attention_dropout", 0.0)):
         options["dropout"] = rate
-    _graph(config)  # or its error
+    positions, channels = _rotary(config), config.get("head_dim") or width // heads
+    if channels * heads != width:
+        positions = Choice(positions.name, {**positions.options, "channels": channels})
     made = TransformerSettings(
         width,
         settings["depth"],
         heads,
         attention=Choice("softmax", options),
-        positions=_rotary(config),
+        positions=positions,
         feed_forward=Choice(settings["activation"], {"hidden": settings["hidden"]}),
         block=Choice("pre-norm", {"norm": settings["norm"], "bias": bias}),
-        tied=config.get("tie_word_embeddings", False),
+        readout="last" if texts else "none",
+        tied=_ties(config),
     )
-    return Transformer(made, Tokens(config["vocab_size"], config["vocab_size"], length=_length(config)))
+    tokens = config["vocab_size"]
+    outputs = len(config.get("id2label", (0, 1))) if texts else tokens
+    return Transformer(made, Tokens(tokens, outputs, length=_length(config), whole_graph=texts))
+
+
+def _ties(config: Config) -> bool:
+    """Whether the output layer is the embedding."""
+    return not reads_texts(config) and bool(config.get("tie_word_embeddings", config.get("model_type") == "gemma"))
 
 
 def _length(config: Config) -> int:
@@ -322,27 +352,36 @@ def _rotary(config: Config) -> Choice:
     """The rotation, as transformers 5 writes it, or older versions."""
     beside = {name: config[name] for name in ("rope_theta", "partial_rotary_factor") if name in config}
     rope = beside | (config.get("rope_scaling") or config.get("rope_parameters") or {})
+    rope = {"rope_theta": 10000.0, TRAINED: _length(config)} | {n: v for n, v in rope.items() if v is not None}
     refuse(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type", rope.get("type", "default"))
-    options: dict[str, Any] = {"base": float(rope.get("rope_theta", 10000.0))}
-    for ours, theirs in known(ROPES, "rope_type", kind).items():
+    options: dict[str, Any] = {"base": float(rope["rope_theta"])}
+    names = known(ROPES, "rope_type", kind)
+    if kind == "yarn":
+        options["yarn"], rope = True, {"beta_fast": 32.0, "beta_slow": 1.0, **rope}
+        gain = 0.1 * log(max(rope["factor"], 1.0)) + 1
+        near = isclose(rope.get("attention_factor", gain), gain, rel_tol=1e-6)
+        refuse(rope, truncate=True, mscale=None, mscale_all_dim=None, **({} if near else {"attention_factor": gain}))
+    for ours, theirs in names.items():
         options[ours] = int(rope[theirs]) if ours == "trained" else float(rope[theirs])
     return Choice("rotary", options)
 
 
+TRAINED = "original_max_position_embeddings"
 LINEAR = {"stretch": "factor"}
 ROPES: dict[str, dict[str, str]] = {  # what our options are called there
     "default": {},
     "linear": LINEAR,
-    "llama3": LINEAR
-    | {"trained": "original_max_position_embeddings", "slow": "low_freq_factor", "fast": "high_freq_factor"},
+    "llama3": LINEAR | {"trained": TRAINED, "slow": "low_freq_factor", "fast": "high_freq_factor"},
+    "yarn": LINEAR | {"trained": TRAINED, "slow": "beta_slow", "fast": "beta_fast"},
 }
 
 
 def _rope(options: Mapping[str, Any]) -> dict[str, Any]:
     """A rotation as transformers 5 writes it."""
-    turned = {"base": 10000.0, "stretch": 1.0, "trained": 0, "slow": 1.0, "fast": 4.0, **options}
-    kind = "default" if turned["stretch"] == 1 else "llama3" if turned["trained"] else "linear"
+    turned = {"base": 10000.0, "stretch": 1.0, "trained": 0, "slow": 1.0, "fast": 4.0, "yarn": False, **options}
+    stretched = "yarn" if turned["yarn"] else "llama3" if turned["trained"] else "linear"
+    kind = "default" if turned["stretch"] == 1 else stretched
     given = {theirs: turned[ours] for ours, theirs in ROPES[kind].items()}
     return {"rope_theta": turned["base"], "rope_type": kind, **given}
 
@@ -356,10 +395,11 @@ def _longer(config: Config, length: int) -> dict[str, Any]:
 
 
 def _graph(config: Config) -> Callable[[int], Graph]:
-    """Causal, or the last tokens of a window, which LLaMA has not, and Qwen 2 may have in its last layers alone."""
+    """Causal, or the last tokens of a window, which LLaMA and Gemma have not, and Qwen may have in its last layers
+    alone."""
     kind, kinds = config.get("model_type"), config.get("layer_types")
-    reach = None if kind == "llama" else config.get("sliding_window", 4096)
-    if kind == "qwen2":
+    reach = None if kind in ("llama", "gemma") else config.get("sliding_window", 4096)
+    if kind in ("qwen2", "qwen3"):
         reach = reach if config.get("use_sliding_window", False) else None
         full = config.get("max_window_layers", 28)
         kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
@@ -381,51 +421,68 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
     positions, feed_forward = Choice.of(settings.positions), Choice.of(settings.feed_forward)
-    plain = type(block) is PreNorm and attention.name == "softmax" and settings.readout == "none"
+    plain = type(block) is PreNorm and attention.name == "softmax" and settings.readout in ("none", "last")
     if not (plain and positions.name == "rotary" and isinstance(signature, Tokens) and feed_forward.name in GATES):
         theirs = "a language model of pre-norm blocks with rotary positions and a gated network"
         raise ConfigError(f"{kind} is {theirs}: this model is none")
-    biased = bool(attention.options.get("inputs_bias"))
-    if (kind != "Qwen2" and biased and not block.bias) or (kind != "Llama" and block.bias):
-        raise ConfigError(f"{kind} has other biases than this model: write it as {'llama' if block.bias else 'qwen2'}")
+    given = (attention.options.get(name) for name in ("inputs_bias", "output_bias"))
+    inputs, output = (block.bias if has is None else has for has in given)
+    fits = not output if kind == "Qwen2" else inputs == output and not (inputs and kind == "Mistral")
+    if not fits or (block.bias and kind != "Llama"):
+        other = "qwen2" if inputs and not (output or block.bias) else "llama"
+        raise ConfigError(f"{kind} has other biases than this model: write it as {other}")
+    if attention.options.get("normed", False) != (kind == "Qwen3"):
+        raise ConfigError(f"queries and keys are normalised in qwen3 alone: {kind} is not what this model is")
     reach: int | None = getattr(model, "window", None)
-    if kind == "Llama" and reach is not None:
-        raise ConfigError(f"Llama has no window, and this model reads {reach} tokens: write it as mistral")
-    sliding = {"use_sliding_window": True, "max_window_layers": 0} if kind == "Qwen2" and reach is not None else {}
+    if kind in ("Llama", "Gemma") and reach is not None:
+        raise ConfigError(f"{kind} has no window, and this model reads {reach} tokens: write it as mistral")
+    qwen = kind in ("Qwen2", "Qwen3")
+    sliding = {"use_sliding_window": True, "max_window_layers": 0} if qwen and reach is not None else {}
+    texts = settings.readout == "last"
     return {
-        "architectures": [f"{kind}ForCausalLM"],
+        "architectures": [f"{kind}For{'SequenceClassification' if texts else 'CausalLM'}"],
         "model_type": kind.lower(),
         **options_from(settings, LLAMA_OPTIONS, LLAMA_TABLES),
         "num_key_value_heads": attention.options.get("key_value_heads") or settings.heads,
-        "head_dim": settings.width // settings.heads,
+        "head_dim": positions.options.get("channels") or settings.width // settings.heads,
         "attention_dropout": settings.of_attention,
         "rope_parameters": _rope(positions.options),
         "max_position_embeddings": signature.length or LENGTH,
         "vocab_size": signature.inputs,
         "tie_word_embeddings": settings.tied,
-        "attention_bias": block.bias,
+        "attention_bias": output,
         "mlp_bias": block.bias,
         "sliding_window": reach,
         **sliding,
+        **(labelled(signature.outputs) if texts else {}),
         "bos_token_id": None,
         "eos_token_id": None,
+        "pad_token_id": None,
     }
 
 
 def _llama_like(kind: str) -> Architecture:
+    def own(*parts: Part) -> tuple[Part, ...]:
+        return tuple(map(_gemma, parts)) if kind == "Gemma" else parts
+
     return Architecture(
         prefix="model.",
-        whole=(
+        whole=own(
             Part("embed.weight", ("model.embed_tokens.weight",), copies=("lm_head.weight",)),
             Part("norm.weight", ("model.norm.weight",)),
-            Part("head.weight", ("lm_head.weight",)),
+            Part("head.weight", ("lm_head.weight",), texts=False),
+            Part("head.weight", ("score.weight",), texts=True),
         ),
         blocks={
-            "depth": (
+            "depth": own(
                 Part("blocks.{}.norm_1.weight", ("model.layers.{}.input_layernorm.weight",)),
                 *grouped(
                     "blocks.{}.attention.projection",
                     [f"model.layers.{{}}.self_attn.{name}_proj" for name in "qkv"],
+                ),
+                *(
+                    Part(f"blocks.{{}}.attention.norm_{x}.weight", (f"model.layers.{{}}.self_attn.{x}_norm.weight",))
+                    for x in "qk"
                 ),
                 *pair("blocks.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
                 Part("blocks.{}.norm_2.weight", ("model.layers.{}.post_attention_layernorm.weight",)),
@@ -436,7 +493,7 @@ def _llama_like(kind: str) -> Architecture:
                 *pair("blocks.{}.feed_forward.down", "model.layers.{}.mlp.down_proj"),
             )
         },
-        model=partial(_llama, biased=kind == "Qwen2"),
+        model=partial(_llama, kind=kind),
         config=partial(_llama_config, kind=kind),
         spare=(".rotary_emb.inv_freq",),
         graph=_graph,
@@ -444,7 +501,23 @@ def _llama_like(kind: str) -> Architecture:
     )
 
 
-LLAMA, MISTRAL, QWEN2 = map(_llama_like, ("Llama", "Mistral", "Qwen2"))
+def _gemma(part: Part) -> Part:
+    """A part of Gemma, whose norms multiply by 1 + w, and its embedding by √width: here the weights are so multiplied,
+    and those of the last norm divided where the output layer is the embedding."""
+    one = int("norm" in part.ours)
+
+    def factor(config: Config) -> float:
+        root = config["hidden_size"] ** 0.5
+        return {"embed.weight": root, "norm.weight": 1 / root if _ties(config) else 1.0}.get(part.ours, 1.0)
+
+    def read(theirs: Sequence[Tensor], config: Config) -> Tensor:
+        return (theirs[0] + one) * factor(config)
+
+    scaled = bool(one) or part.ours == "embed.weight"
+    return replace(part, read=read, write=lambda x, config: (x / factor(config) - one,)) if scaled else part
+
+
+LLAMA_LIKE = {kind.lower(): _llama_like(kind) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma")}
 
 
 PADDING = 1  # the token that pads, in every RoBERTa; texts here have none
@@ -454,7 +527,7 @@ def _bert(config: Config, unused: int = 0) -> BERT:
     """An encoder of that configuration, whose first positions are `unused`."""
     refuse(config, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
     refuse(config, tie_word_embeddings=True)
-    texts = any(name.endswith("ForSequenceClassification") for name in config.get("architectures") or ())
+    texts = reads_texts(config)
     rates = rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.1)
     options = settings_from(config, OPTIONS) | rates
     of_head = None if (rate := config.get("classifier_dropout")) is None else float(rate)
@@ -777,9 +850,7 @@ T5 = Architecture(
 
 ARCHITECTURES = {
     "gpt2": GPT2,
-    "llama": LLAMA,
-    "mistral": MISTRAL,
-    "qwen2": QWEN2,
+    **LLAMA_LIKE,
     "vit": VIT,
     "bert": BERT_LAYOUT,
     "roberta": ROBERTA_LAYOUT,

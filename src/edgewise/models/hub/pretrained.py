@@ -248,7 +248,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _with_prefix(name: str, kind: Architecture) -> str:
-    heads = ("classifier.", "lm_head.", "cls.")
+    heads = ("classifier.", "lm_head.", "score.", "cls.")
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")  # old files
     return name if name.startswith((kind.prefix, *heads)) else kind.prefix + name
 
@@ -260,17 +260,18 @@ def from_hugging_face(
 
     Symbols     length = positions that the model is to have, where other than those of the folder; extend = where the
                 positions beyond those come from: "interpolated" among them, or "repeated"
-    Shapes      GPT-2, LLaMA, Mistral and Qwen 2 read tokens on `causal(n)`, BERT and RoBERTa on `complete(n)`; ViT
-                reads patches [*, N, colours · rows · columns] on `complete(N)`, with the task's output in front:
-                [*, 1, labels]; T5 reads sources and targets on an `EncoderDecoderGraph`. `hugging_face_graph(folder)`
-                knows the folder's own window
+    Shapes      GPT-2, LLaMA, Mistral, Qwen 2 and 3 and Gemma read tokens on `causal(n)`, BERT and RoBERTa on
+                `complete(n)`; ViT reads patches [*, N, colours · rows · columns] on `complete(N)`; T5 reads sources and
+                targets on an `EncoderDecoderGraph`. One output of a whole text or image is [*, 1, labels].
+                `hugging_face_graph(folder)` knows the folder's own window
     Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
                 has an option that ours has not, or more positions without `extend`; CheckpointError for a tensor that
                 is missing, left over, misshapen or of whole numbers, or that contradicts another of the same weight
     Edge cases  names with or without the prefix of the bare model; a head of which the folder has nothing keeps its own
                 weights; BERT has the head that the folder's `architectures` name, else that for masked tokens. Its
                 second segment and next-sentence head are left out. Fewer positions are the first ones. Rotary positions
-                are interpolated by dividing them; T5 has no largest length
+                are interpolated by dividing them; T5 has no largest length. The model has the type of the folder's
+                weights, which are computed in float32 and rounded once
     Reference   Radford et al., 2019; Dosovitskiy et al., 2021; Devlin et al., 2019; Liu et al., 2019; Touvron et al.,
                 2023; Jiang et al., 2023; Raffel et al., 2020; layout: the library `transformers`
     """
@@ -281,6 +282,8 @@ def from_hugging_face(
         given = given.of_length(length, extend)
     weights = given.weights(given.outline, extend)
     model: Transformer | BERT | EncoderDecoder = build(given.make, str(given.folder / CONFIG))
+    types = {tensor.dtype for tensor in _read_tensors(given.folder).values() if tensor.is_floating_point()}
+    model.to(types.pop() if len(types) == 1 else torch.float32)
     model.load_state_dict(model.state_dict() | {name: make() for name, make in weights.items()})
     return model.eval()
 
@@ -311,14 +314,16 @@ def to_hugging_face(model: Transformer | BERT | EncoderDecoder, folder: Path | s
         config = architecture.config(model)
         theirs = outline(lambda: architecture.model(config), "the model of that layout").state_dict()
     own, tensors = model.state_dict(), dict[str, Tensor]()
+    dtype = own[EMBEDDING].dtype
     for part in architecture.parts(model.settings):
         if part.ours not in theirs and part.ours not in own:
             continue
         if part.ours not in own and not part.ours.endswith(".bias"):
             raise ConfigError(f"this model lacks {part.ours!r}, which that layout has")
         ours = own[part.ours].detach().cpu() if part.ours in own else torch.zeros(theirs[part.ours].shape)
-        values = part.write(ours, config)
-        tensors |= {name: value.contiguous() for name, value in zip(part.theirs, values, strict=True)}
+        values = part.write(widened(ours), config)
+        tensors |= {name: value.to(dtype).contiguous() for name, value in zip(part.theirs, values, strict=True)}
+    config["dtype"] = str(dtype).removeprefix("torch.")
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: value.clone() for name, value in tensors.items()}, folder / ".writing", {"format": "pt"})
     (folder / ".writing").replace(folder / "model.safetensors")
@@ -335,6 +340,9 @@ def _kind_of(model: Transformer | BERT | EncoderDecoder) -> str:
         return "vit"
     if Choice.of(model.settings.positions).name != "rotary":
         return "gpt2"
+    options = Choice.of(model.settings.attention).options
+    if options.get("normed"):
+        return "qwen3"
     if getattr(model, "window", None) is not None:
         return "mistral"
-    return "qwen2" if Choice.of(model.settings.attention).options.get("inputs_bias") else "llama"
+    return "qwen2" if options.get("inputs_bias") and not options.get("output_bias") else "llama"

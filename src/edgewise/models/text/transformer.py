@@ -164,8 +164,17 @@ class Site:
     @cached_property
     def rotary(self) -> layers.Rotary | None:
         """The rotation of queries and keys, where the positions need it."""
-        named = self.positions
-        return layers.Rotary(self.width // self.heads, **named.options) if named.name == "rotary" else None
+        options = {**self.positions.options, "channels": self.channels}
+        kind = layers.YaRN if options.pop("yarn", False) else layers.Rotary
+        return kind(**options) if self.positions.name == "rotary" else None
+
+    @property
+    def channels(self) -> int:
+        """Those of a head."""
+        own: int | None = self.positions.options.get("channels")
+        if own is None and self.width % self.heads:
+            raise ConfigError(f"{self.heads} heads do not divide a width of {self.width}")
+        return own or self.width // self.heads
 
     def share(self, blocks: Iterable[nn.Module]) -> None:
         """Let the blocks share what the positions say that they share."""
@@ -188,28 +197,38 @@ def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttent
 
 
 def _softmax(
-    at: Site, /, *, key_value_heads: int | None = None, inputs_bias: bool = False, dropout: float | None = None
+    at: Site,
+    /,
+    *,
+    key_value_heads: int | None = None,
+    inputs_bias: bool | None = None,
+    output_bias: bool | None = None,
+    normed: bool = False,
+    dropout: float | None = None,
 ) -> layers.MultiHeadAttention:
     """An attention whose query heads may share keys and values.
 
     Args:
         key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
-        inputs_bias: Whether queries, keys and values have a bias in a block whose other linear maps have none (Qwen 2).
+        inputs_bias: Whether queries, keys and values have a bias (Qwen 2); None: as the block's linear maps.
+        output_bias: The same of the output.
+        normed: Whether queries and keys are normalised, each head by itself (Qwen 3).
         dropout: Probability for attention weights; None: the model's.
     """
     at = at if dropout is None else replace(at, dropout=dropout)
-    made = _softmax_of(at, key_value_heads, at.bias or inputs_bias)
-    if inputs_bias and not at.bias:
-        made.output.register_parameter("bias", None)
+    inputs, output = (at.bias if bias is None else bias for bias in (inputs_bias, output_bias))
+    made = _softmax_of(at, key_value_heads, inputs, normed)
+    if inputs != output:
+        made.output.register_parameter("bias", nn.Parameter(torch.zeros(at.width)) if output else None)
     return made
 
 
-def _softmax_of(at: Site, shared: int | None, bias: bool) -> layers.MultiHeadAttention:
+def _softmax_of(at: Site, shared: int | None, bias: bool, normed: bool) -> layers.MultiHeadAttention:
     if at.positions.name not in RELATIVE:
-        shape = (at.width, at.heads)
-        return layers.MultiHeadAttention(
-            *shape, key_value_heads=shared, rotary=at.rotary, bias=bias, dropout=at.dropout
-        )
+        kind = layers.NormedAttention if normed else layers.MultiHeadAttention
+        return kind(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=bias, dropout=at.dropout)
+    if normed:
+        raise ConfigError(f"positions={at.positions.name!r} is a bias of scores that are not normalised: choose others")
     relative = partial(RELATIVE[at.positions.name], at.width, at.heads)
     if at.positions.name == "t5":
         sizes = {name: size for name, size in at.positions.options.items() if name != "shared"}
@@ -231,7 +250,7 @@ def _performer(kind: type[layers.PositiveFeatures]) -> Attention:
             key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
             learned: Whether the features' directions are weights, rather than drawn anew now and then.
         """
-        shape, random = (at.width, at.heads), kind(at.width // at.heads, learned=learned)
+        shape, random = (at.width, at.heads), kind(at.channels, learned=learned)
         return layers.PerformerAttention(
             *shape, random, key_value_heads=key_value_heads, rotary=at.rotary, bias=at.bias
         )
@@ -284,7 +303,7 @@ def _lsh(at: Site, /, *, chunk: Count = 8, buckets: Count = 8, rounds: Count = 2
         buckets: Buckets that a round of hashing fills.
         rounds: Rounds of hashing.
     """
-    hashing = layers.AngularHash(at.width // at.heads, buckets, rounds)
+    hashing = layers.AngularHash(at.channels, buckets, rounds)
     return layers.LSHAttention(at.width, at.heads, hashing, size=chunk, rotary=at.rotary, bias=at.bias)
 
 
@@ -295,7 +314,7 @@ def _routing(at: Site, /, *, size: Count = 8, clusters: Count = 8) -> layers.Mul
         size: Positions of a cluster; best near the root of the length.
         clusters: Number of clusters.
     """
-    centroids = layers.Centroids(at.heads, at.width // at.heads, clusters)
+    centroids = layers.Centroids(at.heads, at.channels, clusters)
     return layers.RoutingAttention(at.width, at.heads, centroids, size=size, rotary=at.rotary, bias=at.bias)
 
 
@@ -356,6 +375,8 @@ def _rotary(
     trained: Natural = 0,
     slow: Positive = 1.0,
     fast: Positive = 4.0,
+    yarn: bool = False,
+    channels: Count | None = None,
 ) -> None:
     """Nothing is added to the embedding: queries and keys are turned.
 
@@ -365,6 +386,8 @@ def _rotary(
         trained: How many these were, so that fast angles are not divided (LLaMA 3); 0: all are.
         slow: Turns within these positions up to which an angle is divided by all of `stretch`.
         fast: Turns from which on it is not.
+        yarn: Whether angles between the two are divided by channel, and queries and keys made longer.
+        channels: Those of a head, even; None: width / heads.
     """
 
 
