@@ -60,6 +60,7 @@ SPARSE = {
         "GINE",
         "PNA",
         "GatedGCN",
+        "ResidualGatedGCN",
         "MoNet",
         "EdgeConv",
         "DynamicEdgeConv",

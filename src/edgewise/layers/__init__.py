@@ -90,6 +90,7 @@ from edgewise.layers.graph.gat import GAT as GAT
 from edgewise.layers.graph.gat import GATv2 as GATv2
 from edgewise.layers.graph.gated_gcn import EdgeStream as EdgeStream
 from edgewise.layers.graph.gated_gcn import GatedGCN as GatedGCN
+from edgewise.layers.graph.gated_gcn import ResidualGatedGCN as ResidualGatedGCN
 from edgewise.layers.graph.gcn import ACM as ACM
 from edgewise.layers.graph.gcn import GCN as GCN
 from edgewise.layers.graph.gcn import GCNII as GCNII

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from edgewise.layers import EdgeStream, GatedGCN
+from edgewise.layers import EdgeStream, GatedGCN, ResidualGatedGCN
 from layers.parity import assert_parity, leaf, messy_graph
 
 
@@ -32,6 +32,19 @@ def test_it_is_the_equation_edge_by_edge(edges):
     assert_parity(layer, weights, (graph, x, e), expected, leaves)
     layer.load_state_dict(weights)
     assert torch.allclose(layer.update(graph, x, e)[1], expected_edges, atol=1e-12)
+
+
+def test_without_shares_it_is_that_of_pytorch_geometric():
+    theirs = pytest.importorskip("torch_geometric.nn").ResGatedGraphConv(5, 4).double()
+    graph, x = messy_graph(), leaf(7, 5)
+    maps = theirs.lin_skip, theirs.lin_value, theirs.lin_key, theirs.lin_query
+    weight = torch.cat([one.weight for one in maps]).detach().requires_grad_()
+    bias = torch.cat([theirs.bias, *(one.bias for one in maps[1:])]).detach().requires_grad_()
+    with torch.no_grad():
+        expected = theirs(x, graph.edge_index())
+    layer = ResidualGatedGCN(5, 4).double()
+    layer.load_state_dict({"nodes.weight": weight, "nodes.bias": bias})
+    torch.testing.assert_close(layer(graph, x), expected, atol=1e-12, rtol=1e-9)
 
 
 def test_gates_are_shares_of_one():

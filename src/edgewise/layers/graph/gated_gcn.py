@@ -1,6 +1,6 @@
 """Gated graph convolution: every edge carries a feature, and a gate per channel that decides what passes over it."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,6 @@ from edgewise.layers.attention.transformer import BatchNorm
 from edgewise.layers.plain.layer import Example, Layer, checked, small_example
 from edgewise.layers.plain.linear import Linear
 from edgewise.layers.plain.sides import Edges, Sides, at_receivers, check_sides
-
-EPSILON = 1e-6
 
 
 class GatedGCN(Layer):
@@ -40,6 +38,8 @@ class GatedGCN(Layer):
                 [11.0000]], grad_fn=<AddBackward0>)
     """
 
+    epsilon: ClassVar[float | None] = 1e-6
+
     def __init__(self, inputs: Count, outputs: Count, edges: Natural = 0) -> None:
         super().__init__()
         self.nodes = Linear(inputs, 4 * outputs)
@@ -47,7 +47,7 @@ class GatedGCN(Layer):
 
     def forward(self, graph: Graph, x: Sides, e: Annotated[Tensor | None, Edges("edges")] = None) -> Tensor:
         A, B, gates = self._gates(graph, x, e)
-        return A + collect(graph, Filter(gates, B, normalised=EPSILON))
+        return A + collect(graph, Filter(gates, B, normalised=self.epsilon))
 
     @checked
     def update(
@@ -58,7 +58,7 @@ class GatedGCN(Layer):
         assert gates.receivers is not None
         D_i, E_j = ends(graph, gates.receivers, gates.senders)
         e = D_i + E_j if gates.edges is None else gates.edges.term() + D_i + E_j
-        return A + collect(graph, Filter(e.sigmoid(), B, normalised=EPSILON)), e
+        return A + collect(graph, Filter(e.sigmoid(), B, normalised=self.epsilon)), e
 
     def _gates(self, graph: Graph, x: Sides, e: Tensor | None) -> tuple[Tensor, Tensor, EdgeNetwork]:
         """A x_i, B x_j and σ(e_ij')."""
@@ -74,6 +74,31 @@ class GatedGCN(Layer):
     @staticmethod
     def example() -> Example:
         return small_example(GatedGCN(3, 4))
+
+
+class ResidualGatedGCN(GatedGCN):
+    """Residual gated graph convolution: gates that are not divided by their sum.
+
+    Equation    x_i' = A x_i + Σ_{j ∈ N(i)} σ(e_ij') ⊙ B x_j,  e_ij' = C e_ij + D x_i + E x_j    (11)
+    Symbols     those of `GatedGCN`, as are edge cases and cost
+    Shapes      x [*, J, inputs] (, e [*, E, edges] in the graph's edge order) -> [*, I, outputs]
+    Differs     the ReLU of (11) is the model's; PyTorch Geometric's layer also adds a map of e_ij to B x_j
+    Reference   Bresson & Laurent, "Residual gated graph ConvNets", 2017, (11)
+
+    Example
+        >>> star = Graph.from_edge_index([[1, 2], [0, 0]], num_nodes=3)
+        >>> layer = ResidualGatedGCN(1, 1)
+        >>> for p in layer.parameters(): _ = p.data.fill_(0.0)
+        >>> layer.nodes.weight.data[1] = 1.0  # B = 1, D = E = 0: every gate is 1/2
+        >>> layer(star, torch.tensor([[1.0], [10.0], [100.0]])).flatten().tolist()
+        [55.0, 0.0, 0.0]
+    """
+
+    epsilon = None
+
+    @staticmethod
+    def example() -> Example:
+        return small_example(ResidualGatedGCN(3, 4))
 
 
 class EdgeStream(Layer):
