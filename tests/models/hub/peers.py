@@ -22,6 +22,13 @@ def vit(**options):
     return spread(transformers.ViTForImageClassification(config))
 
 
+def swin(**options):
+    torch.manual_seed(0)
+    small = {"embed_dim": 12, "depths": [2, 1], "num_heads": [2, 3], "window_size": 4, "drop_path_rate": 0.0}
+    config = transformers.SwinConfig(**small, image_size=16, patch_size=2, num_channels=3, num_labels=5, **options)
+    return spread(transformers.SwinForImageClassification(config))
+
+
 SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
 GROUPED = {**SMALL, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 50}
 
@@ -96,6 +103,7 @@ PEERS = {
     "bert": bert,
     "roberta": roberta,
     "vit": vit,
+    "swin": swin,
     "t5": t5,
     "t5-gated": lambda: t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False),
 }
@@ -108,9 +116,9 @@ def inputs_of(peer, graph):
         target = torch.randint(2, 50, (2, 9))
         sides = EncoderDecoderGraph.of([16], [9])
         return {"input_ids": tokens, "decoder_input_ids": target}, (sides, torch.cat([tokens, target], -1))
-    if peer.config.model_type == "vit":
-        images, patches = drawn_images()
-        return {"pixel_values": images}, (graph(9), patches)
+    if peer.config.model_type in ("vit", "swin"):
+        images, patches = drawn_images(*(getattr(peer.config, x) for x in ("num_channels", "image_size", "patch_size")))
+        return {"pixel_values": images}, (graph(patches.shape[1]), patches)
     return {"input_ids": tokens}, (graph(16), tokens)
 
 
@@ -121,7 +129,7 @@ def spread(model):
     return model.eval()
 
 
-def drawn_images(count=2):
-    images = torch.randn(count, 3, 12, 12)
-    patches = images.unflatten(3, (3, 4)).unflatten(2, (3, 4)).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+def drawn_images(channels=3, size=12, patch=4):
+    images, cut = torch.randn(2, channels, size, size), (size // patch, patch)
+    patches = images.unflatten(3, cut).unflatten(2, cut).permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
     return images, patches

@@ -14,12 +14,15 @@ from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import BERT, BERTSettings, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.pretrained import Pretrained, from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings
-from models.hub.peers import PEERS, bert, decoder, gpt2, inputs_of, roberta, spread, t5, transformers, vit
+from models.hub.peers import PEERS, bert, decoder, gpt2, inputs_of, roberta, spread, swin, t5, transformers, vit
 
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_logits_and_every_gradient_are_the_peers(kind, tmp_path):
-    peer, exact = PEERS[kind](), kind in ("gpt2", "vit", "bert", "roberta")  # others normalise in single precision
+    peer, exact = (
+        PEERS[kind](),
+        kind in ("gpt2", "vit", "swin", "bert", "roberta"),
+    )  # others normalise in single precision
     if kind.endswith("bert") or kind == "roberta":  # ours adds the first segment to the positions, in single precision
         peer.base_model.embeddings.token_type_embeddings.weight.data.zero_()
     peer.save_pretrained(tmp_path)
@@ -502,6 +505,13 @@ def test_a_decoder_with_an_option_that_ours_lacks_is_refused(options, message, t
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=message):
         from_hugging_face(tmp_path)
+
+
+def test_a_swin_whose_windows_are_padded_is_refused(tmp_path):
+    folder = changed(tmp_path, swin(), {"window_size": 3})
+    with pytest.raises(ConfigError, match="8 rows of patches are no multiple of 6"):
+        from_hugging_face(folder)
+    assert from_hugging_face(changed(folder, swin()), length=256).signature.length == 256  # of more, the same windows
 
 
 def test_t5_1_1_whose_output_layer_is_its_own_is_read_and_written(tmp_path):

@@ -20,6 +20,7 @@ from edgewise.models.signature import Features, TokenPairs, Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
 from edgewise.models.text.transformer import Transformer, TransformerSettings
+from edgewise.models.vision.swin import Swin, SwinSettings
 
 Config = Mapping[str, Any]
 
@@ -38,9 +39,9 @@ class Part:
     copies: tuple[str, ...] = ()
     texts: bool | None = None
 
-    def block(self, number: int) -> Part:
-        """The same part of one block."""
-        return replace(self, ours=self.ours.format(number), theirs=tuple(t.format(number) for t in self.theirs))
+    def block(self, *number: int) -> Part:
+        """The same part of one block, or of one of a stage."""
+        return replace(self, ours=self.ours.format(*number), theirs=tuple(t.format(*number) for t in self.theirs))
 
 
 def pair(ours: str, theirs: str) -> tuple[Part, Part]:
@@ -48,10 +49,15 @@ def pair(ours: str, theirs: str) -> tuple[Part, Part]:
     return Part(f"{ours}.weight", (f"{theirs}.weight",)), Part(f"{ours}.bias", (f"{theirs}.bias",))
 
 
+def flipped(part: Part) -> Part:
+    """A matrix that is ours transposed."""
+    return replace(part, read=lambda theirs, config: theirs[0].T, write=lambda ours, config: (ours.T,))
+
+
 def transposed(ours: str, theirs: str) -> tuple[Part, Part]:
     """The same where they multiply from the right."""
     weight, bias = pair(ours, theirs)
-    return replace(weight, read=lambda theirs, config: theirs[0].T, write=lambda weight, config: (weight.T,)), bias
+    return flipped(weight), bias
 
 
 def stacked(ours: str, theirs: Sequence[str]) -> tuple[Part, Part]:
@@ -117,10 +123,13 @@ class Architecture:
 
     def parts(self, settings: Any) -> list[Part]:
         """All tensors of a model with those settings."""
-        stacks = ((range(getattr(settings, depth)), block) for depth, block in self.blocks.items())
         texts = getattr(settings, "readout", "none") != "none"
-        whole = (part for part in self.whole if part.texts in (None, texts))
-        return [*whole, *(part.block(n) for numbers, block in stacks for n in numbers for part in block)]
+        made = [part for part in self.whole if part.texts in (None, texts)]
+        for depth, block in self.blocks.items():
+            count = getattr(settings, depth)  # of blocks, or of those of each stage
+            stages = [((), count)] if isinstance(count, int) else [((stage,), c) for stage, c in enumerate(count)]
+            made += [part.block(*stage, n) for stage, c in stages for n in range(c) for part in block]
+        return made
 
 
 TABLES: dict[str, Mapping[Any, str]] = {
@@ -255,8 +264,7 @@ def _gpt2_config(model: Transformer) -> dict[str, Any]:
         "n_positions": signature.length,
         "vocab_size": signature.inputs,
         "tie_word_embeddings": True,
-        "bos_token_id": None,
-        "eos_token_id": None,
+        **dict.fromkeys(("bos_token_id", "eos_token_id")),
     }
 
 
@@ -306,8 +314,9 @@ def _llama(config: Config, kind: str) -> Transformer:
         config["hidden_act"] = "gelu_pytorch_tanh"  # as transformers reads old folders
     settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
     heads, width, texts = settings["heads"], settings["width"], reads_texts(config)
-    both = config.get("use_bidirectional_attention") or False
-    refuse({**config, "use_bidirectional_attention": both}, use_bidirectional_attention=False, pretraining_tp=1)
+    refuse(config, pretraining_tp=1)
+    if config.get("use_bidirectional_attention"):
+        refuse(config, use_bidirectional_attention=False)
     _graph(config)  # or its error
     bias = kind == "Llama" and config.get("mlp_bias", False)
     output = kind not in ("Mistral", "Qwen2") and config.get("attention_bias", False)
@@ -395,8 +404,7 @@ def _longer(config: Config, length: int) -> dict[str, Any]:
 
 
 def _graph(config: Config) -> Callable[[int], Graph]:
-    """Causal, or the last tokens of a window, which LLaMA and Gemma have not, and Qwen may have in its last layers
-    alone."""
+    """Causal, or the last tokens of a window, which LLaMA and Gemma have not, Qwen may have in some layers."""
     kind, kinds = config.get("model_type"), config.get("layer_types")
     reach = None if kind in ("llama", "gemma") else config.get("sliding_window", 4096)
     if kind in ("qwen2", "qwen3"):
@@ -455,9 +463,7 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
         "sliding_window": reach,
         **sliding,
         **(labelled(signature.outputs) if texts else {}),
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "pad_token_id": None,
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }
 
 
@@ -480,10 +486,7 @@ def _llama_like(kind: str) -> Architecture:
                     "blocks.{}.attention.projection",
                     [f"model.layers.{{}}.self_attn.{name}_proj" for name in "qkv"],
                 ),
-                *(
-                    Part(f"blocks.{{}}.attention.norm_{x}.weight", (f"model.layers.{{}}.self_attn.{x}_norm.weight",))
-                    for x in "qk"
-                ),
+                *(pair(f"blocks.{{}}.attention.norm_{x}", f"model.layers.{{}}.self_attn.{x}_norm")[0] for x in "qk"),
                 *pair("blocks.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
                 Part("blocks.{}.norm_2.weight", ("model.layers.{}.post_attention_layernorm.weight",)),
                 *stacked(
@@ -560,19 +563,20 @@ def _bert_config(model: BERT, kind: str, unused: int = 0) -> dict[str, Any]:
     }
 
 
-def _bert_block(prefix: str) -> tuple[Part, ...]:
+def _encoder_block(theirs: str, norms: Sequence[str], ours: str = "blocks.{}", own: str = "self") -> tuple[Part, ...]:
     """The tensors of one block of an encoder."""
+    inputs = [f"{theirs}.attention.{own}.{name}" for name in ("query", "key", "value")]
     return (
-        *stacked(
-            "blocks.{}.attention.projection",
-            [f"{prefix}.encoder.layer.{{}}.attention.self.{name}" for name in ("query", "key", "value")],
-        ),
-        *pair("blocks.{}.attention.output", f"{prefix}.encoder.layer.{{}}.attention.output.dense"),
-        *pair("blocks.{}.norm_1", f"{prefix}.encoder.layer.{{}}.attention.output.LayerNorm"),
-        *pair("blocks.{}.feed_forward.up", f"{prefix}.encoder.layer.{{}}.intermediate.dense"),
-        *pair("blocks.{}.feed_forward.down", f"{prefix}.encoder.layer.{{}}.output.dense"),
-        *pair("blocks.{}.norm_2", f"{prefix}.encoder.layer.{{}}.output.LayerNorm"),
+        *stacked(f"{ours}.attention.projection", inputs),
+        *pair(f"{ours}.attention.output", f"{theirs}.attention.output.dense"),
+        *pair(f"{ours}.norm_1", f"{theirs}.{norms[0]}"),
+        *pair(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense"),
+        *pair(f"{ours}.feed_forward.down", f"{theirs}.output.dense"),
+        *pair(f"{ours}.norm_2", f"{theirs}.{norms[1]}"),
     )
+
+
+AFTER, AROUND = ("attention.output.LayerNorm", "output.LayerNorm"), ("layernorm_before", "layernorm_after")
 
 
 BERT_LAYOUT = Architecture(
@@ -587,7 +591,7 @@ BERT_LAYOUT = Architecture(
         *pair("masked.norm", "cls.predictions.transform.LayerNorm"),
         Part("masked.bias", ("cls.predictions.bias",), copies=("cls.predictions.decoder.bias",)),
     ),
-    blocks={"depth": _bert_block("bert")},
+    blocks={"depth": _encoder_block("bert.encoder.layer.{}", AFTER)},
     model=_bert,
     config=partial(_bert_config, kind="Bert"),
     spare=(".position_ids", "cls.", "bert.pooler.", "classifier."),
@@ -616,7 +620,7 @@ ROBERTA_LAYOUT = Architecture(
         *pair("masked.norm", "lm_head.layer_norm"),
         Part("masked.bias", ("lm_head.bias",), copies=("lm_head.decoder.bias",)),
     ),
-    blocks={"depth": _bert_block("roberta")},
+    blocks={"depth": _encoder_block("roberta.encoder.layer.{}", AFTER)},
     model=_roberta,
     config=partial(_bert_config, kind="Roberta", unused=PADDING + 1),
     spare=(".position_ids", "lm_head.", "roberta.pooler.", "classifier."),
@@ -624,37 +628,59 @@ ROBERTA_LAYOUT = Architecture(
 )
 
 
-def _vit(config: Config) -> Transformer:
-    refuse(config, qkv_bias=True)
+def _images(config: Config) -> Features:
+    """What a model of images reads and tells."""
     rows, left = divmod(config["image_size"], config["patch_size"])
     if left:
         raise ConfigError(f"patches of {config['patch_size']} do not cut images of {config['image_size']} pixels")
-    rates = rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.0)
-    settings = transformer_from(config, OPTIONS, readout="class", **rates)
     inputs, outputs = config["num_channels"] * config["patch_size"] ** 2, len(config.get("id2label", (0, 1)))
-    return Transformer(settings, Features(inputs, outputs, length=rows * rows, whole_graph=True))
+    return Features(inputs, outputs, length=rows * rows, whole_graph=True)
 
 
-def _vit_config(model: Transformer) -> dict[str, Any]:
-    settings, signature = model.settings, model.signature
-    refuse_unusual(settings)
+def _images_config(model: Any, kind: str, readout: str) -> dict[str, Any]:
+    """What that is in their configuration, of a model with that readout."""
+    signature = model.signature
     rows = isqrt(signature.length or 0)
-    sizes = {c: isqrt(signature.inputs // c) for c in (1, 3) if signature.inputs % c == 0}
+    sizes = {c: isqrt(signature.inputs // c) for c in (1, 3)}
     channels = next((c for c, size in sizes.items() if c * size * size == signature.inputs), None)
-    images = settings.readout == "class" and isinstance(signature, Features) and rows * rows == signature.length
+    images = model.settings.readout == readout and isinstance(signature, Features) and rows * rows == signature.length
     if channels is None or not images:
-        raise ConfigError("ViT reads square patches of square images, grey or of three colours, with readout='class'")
+        what = "reads square patches of square images, grey or of three colours"
+        raise ConfigError(f"{kind} {what}, with readout={readout!r}")
     return {
-        "architectures": ["ViTForImageClassification"],
-        "model_type": "vit",
-        **options_from(settings, OPTIONS),
-        "hidden_dropout_prob": settings.dropout,
-        "attention_probs_dropout_prob": settings.of_attention,
+        "architectures": [f"{kind}ForImageClassification"],
+        "model_type": kind.lower(),
         "image_size": rows * sizes[channels],
         "patch_size": sizes[channels],
         "num_channels": channels,
         "qkv_bias": True,
         **labelled(signature.outputs),
+    }
+
+
+def _patches(kind: str) -> tuple[Part, ...]:
+    """The convolution that embeds the patches of images."""
+    weight, bias = pair("embed", f"{kind}.embeddings.patch_embeddings.projection")
+    return replace(
+        weight,
+        read=lambda theirs, config: theirs[0].flatten(1),
+        write=lambda x, config: (x.unflatten(1, (config["num_channels"], *[config["patch_size"]] * 2)),),
+    ), bias
+
+
+def _vit(config: Config) -> Transformer:
+    refuse(config, qkv_bias=True)
+    rates = rates_from(config, "hidden_dropout_prob", "attention_probs_dropout_prob", 0.0)
+    return Transformer(transformer_from(config, OPTIONS, readout="class", **rates), _images(config))
+
+
+def _vit_config(model: Transformer) -> dict[str, Any]:
+    refuse_unusual(model.settings)
+    return {
+        **_images_config(model, "ViT", "class"),
+        **options_from(model.settings, OPTIONS),
+        "hidden_dropout_prob": model.settings.dropout,
+        "attention_probs_dropout_prob": model.settings.of_attention,
     }
 
 
@@ -667,15 +693,7 @@ VIT = Architecture(
             lambda theirs, config: theirs[0].flatten(),
             lambda node, config: (node.view(1, 1, -1),),
         ),
-        Part(
-            "embed.weight",
-            ("vit.embeddings.patch_embeddings.projection.weight",),
-            lambda theirs, config: theirs[0].flatten(1),
-            lambda weight, config: (
-                weight.unflatten(1, (config["num_channels"], config["patch_size"], config["patch_size"])),
-            ),
-        ),
-        Part("embed.bias", ("vit.embeddings.patch_embeddings.projection.bias",)),
+        *_patches("vit"),
         Part(
             "positions.weight",
             ("vit.embeddings.position_embeddings",),
@@ -685,22 +703,60 @@ VIT = Architecture(
         *pair("norm", "vit.layernorm"),
         *pair("head", "classifier"),
     ),
-    blocks={
-        "depth": (
-            *pair("blocks.{}.norm_1", "vit.encoder.layer.{}.layernorm_before"),
-            *stacked(
-                "blocks.{}.attention.projection",
-                [f"vit.encoder.layer.{{}}.attention.attention.{name}" for name in ("query", "key", "value")],
-            ),
-            *pair("blocks.{}.attention.output", "vit.encoder.layer.{}.attention.output.dense"),
-            *pair("blocks.{}.norm_2", "vit.encoder.layer.{}.layernorm_after"),
-            *pair("blocks.{}.feed_forward.up", "vit.encoder.layer.{}.intermediate.dense"),
-            *pair("blocks.{}.feed_forward.down", "vit.encoder.layer.{}.output.dense"),
-        )
-    },
+    blocks={"depth": _encoder_block("vit.encoder.layer.{}", AROUND, own="attention")},
     model=_vit,
     config=_vit_config,
     spare=("vit.pooler.",),
+    longer=lambda config, length: {"image_size": isqrt(length) * config["patch_size"]},
+    plane=True,
+)
+
+
+SWIN_BLOCK = "swin.encoder.layers.{}.blocks.{}"
+TABLE = "attention.self.relative_position_bias_table"
+SWIN_OPTIONS = {"width": "embed_dim", "depths": "depths", "heads": "num_heads", "window": "window_size"}
+SWIN_OPTIONS |= {"hidden": "mlp_ratio", "dropout": "hidden_dropout_prob"}
+
+
+def _swin(config: Config) -> Swin:
+    refuse(config, qkv_bias=True, use_absolute_embeddings=False, hidden_act="gelu", layer_norm_eps=1e-5)
+    given, signature = settings_from(config, SWIN_OPTIONS, {}), _images(config)
+    hidden, depths, rows = int(given["hidden"]), tuple(given["depths"]), isqrt(signature.length or 0)
+    refuse(config, attention_probs_dropout_prob=given["dropout"], mlp_ratio=hidden)
+    if rows % (least := given["window"] << (len(depths) - 1)):
+        raise ConfigError(f"{rows} rows of patches are no multiple of {least}: padding has no counterpart here")
+    settings = given | {"hidden": hidden, "depths": depths, "heads": tuple(given["heads"])}
+    return Swin(SwinSettings(**settings), signature)
+
+
+def _swin_config(model: Swin) -> dict[str, Any]:
+    if not isinstance(model, Swin) or model.settings.norm != "layer":
+        raise ConfigError("Swin is the model swin, with norm='layer': this model is none")
+    rate = {"attention_probs_dropout_prob": model.settings.dropout, "drop_path_rate": 0.0}
+    return {**_images_config(model, "Swin", "mean"), **options_from(model.settings, SWIN_OPTIONS, {}), **rate}
+
+
+SWIN = Architecture(
+    prefix="swin.",
+    whole=(
+        *_patches("swin"),
+        *pair("norm_in", "swin.embeddings.norm"),
+        *pair("norm", "swin.layernorm"),
+        *pair("head", "classifier"),
+    ),
+    blocks={
+        "depths": (
+            *_encoder_block(SWIN_BLOCK, AROUND, "stages.{}.blocks.{}"),
+            flipped(Part("stages.{}.blocks.{}.attention.b", (f"{SWIN_BLOCK}.{TABLE}",))),
+        ),
+        "merges": (
+            *pair("merges.{}.norm", "swin.encoder.layers.{}.downsample.norm"),
+            Part("merges.{}.reduction.weight", ("swin.encoder.layers.{}.downsample.reduction.weight",)),
+        ),
+    },
+    model=_swin,
+    config=_swin_config,
+    spare=(".relative_position_index",),
     longer=lambda config, length: {"image_size": isqrt(length) * config["patch_size"]},
     plane=True,
 )
@@ -813,7 +869,7 @@ def _stage(ours: str, theirs: str, feed_forward: int) -> tuple[Part, ...]:
 
 def _table(side: str) -> Part:
     name = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-    return Part(f"{side}.0.attention.b", (name,), lambda theirs, config: theirs[0].T, lambda b, config: (b.T,))
+    return flipped(Part(f"{side}.0.attention.b", (name,)))
 
 
 T5 = Architecture(
@@ -852,6 +908,7 @@ ARCHITECTURES = {
     "gpt2": GPT2,
     **LLAMA_LIKE,
     "vit": VIT,
+    "swin": SWIN,
     "bert": BERT_LAYOUT,
     "roberta": ROBERTA_LAYOUT,
     "t5": T5,

@@ -39,6 +39,7 @@ from edgewise.models.size import build, outline
 from edgewise.models.text.bert import BERT
 from edgewise.models.text.encoder_decoder import EncoderDecoder
 from edgewise.models.text.transformer import Transformer
+from edgewise.models.vision.swin import Swin
 
 CONFIG = "config.json"
 LARGEST = 1 << 20  # bytes of a configuration
@@ -255,14 +256,14 @@ def _with_prefix(name: str, kind: Architecture) -> str:
 
 def from_hugging_face(
     folder: Path | str, *, length: int | None = None, extend: Extension | None = None
-) -> Transformer | BERT | EncoderDecoder:
+) -> Transformer | BERT | EncoderDecoder | Swin:
     """A model with the settings and weights of a folder in the layout of Hugging Face.
 
     Symbols     length = positions that the model is to have, where other than those of the folder; extend = where the
                 positions beyond those come from: "interpolated" among them, or "repeated"
     Shapes      GPT-2, LLaMA, Mistral, Qwen 2 and 3 and Gemma read tokens on `causal(n)`, BERT and RoBERTa on
-                `complete(n)`; ViT reads patches [*, N, colours · rows · columns] on `complete(N)`; T5 reads sources and
-                targets on an `EncoderDecoderGraph`. One output of a whole text or image is [*, 1, labels].
+                `complete(n)`; ViT and Swin read patches [*, N, colours · rows · columns] on `complete(N)`; T5 reads
+                sources and targets on an `EncoderDecoderGraph`. One output of a whole text or image is [*, 1, labels].
                 `hugging_face_graph(folder)` knows the folder's own window
     Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
                 has an option that ours has not, or more positions without `extend`; CheckpointError for a tensor that
@@ -281,7 +282,7 @@ def from_hugging_face(
     if length is not None:
         given = given.of_length(length, extend)
     weights = given.weights(given.outline, extend)
-    model: Transformer | BERT | EncoderDecoder = build(given.make, str(given.folder / CONFIG))
+    model: Transformer | BERT | EncoderDecoder | Swin = build(given.make, str(given.folder / CONFIG))
     types = {tensor.dtype for tensor in _read_tensors(given.folder).values() if tensor.is_floating_point()}
     model.to(types.pop() if len(types) == 1 else torch.float32)
     model.load_state_dict(model.state_dict() | {name: make() for name, make in weights.items()})
@@ -297,7 +298,9 @@ def hugging_face_graph(folder: Path | str) -> Callable[[int], Graph]:
     return given.kind.graph(given.config)
 
 
-def to_hugging_face(model: Transformer | BERT | EncoderDecoder, folder: Path | str, kind: str | None = None) -> None:
+def to_hugging_face(
+    model: Transformer | BERT | EncoderDecoder | Swin, folder: Path | str, kind: str | None = None
+) -> None:
     """Write a model as a folder that the library `transformers` reads.
 
     Symbols     kind = the folder's model_type, such as "roberta" or "qwen2"; None: the likeliest for the model; its
@@ -331,11 +334,11 @@ def to_hugging_face(model: Transformer | BERT | EncoderDecoder, folder: Path | s
     (folder / ".writing").replace(folder / CONFIG)
 
 
-def _kind_of(model: Transformer | BERT | EncoderDecoder) -> str:
+def _kind_of(model: Transformer | BERT | EncoderDecoder | Swin) -> str:
     if isinstance(model, BERT):
         return "bert"
-    if isinstance(model, EncoderDecoder):
-        return "t5"
+    if isinstance(model, EncoderDecoder | Swin):
+        return "t5" if isinstance(model, EncoderDecoder) else "swin"
     if not isinstance(model.signature, Tokens):
         return "vit"
     if Choice.of(model.settings.positions).name != "rotary":

@@ -184,18 +184,6 @@ class Site:
                 other.share(attentions[0])
 
 
-def _with_shared_keys(build: Callable[[Site, int | None], layers.MultiHeadAttention]) -> Attention:
-    def attention(at: Site, /, *, key_value_heads: int | None = None) -> layers.MultiHeadAttention:
-        """An attention whose query heads may share keys and values.
-
-        Args:
-            key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
-        """
-        return build(at, key_value_heads)
-
-    return attention
-
-
 def _softmax(
     at: Site,
     /,
@@ -236,8 +224,13 @@ def _softmax_of(at: Site, shared: int | None, bias: bool, normed: bool) -> layer
     return relative(key_value_heads=shared, bias=bias, dropout=at.dropout)
 
 
-def _linear(at: Site, shared: int | None) -> layers.MultiHeadAttention:
-    return layers.LinearAttention(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=at.bias)
+def _linear(at: Site, /, *, key_value_heads: int | None = None) -> layers.MultiHeadAttention:
+    """An attention by features whose query heads may share keys and values.
+
+    Args:
+        key_value_heads: Heads of keys and values, each shared by a group of query heads; None: as many as heads.
+    """
+    return layers.LinearAttention(at.width, at.heads, key_value_heads=key_value_heads, rotary=at.rotary, bias=at.bias)
 
 
 def _performer(kind: type[layers.PositiveFeatures]) -> Attention:
@@ -335,7 +328,7 @@ ATTENTIONS: dict[str, Attention] = {
     "lsh": _lsh,
     "routing": _routing,
     "sinkhorn": _sinkhorn,
-    "linear": _with_shared_keys(_linear),
+    "linear": _linear,
     "performer": _performer(layers.PositiveFeatures),
     "performer-hyperbolic": _performer(layers.HyperbolicFeatures),
     "performer-relu": _performer(layers.ReLUFeatures),

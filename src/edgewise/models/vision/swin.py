@@ -39,6 +39,11 @@ class SwinSettings(Settings):
     dropout: Share = 0.0
     readout: Readout = "mean"
 
+    @property
+    def merges(self) -> int:
+        """How often four pixels become one."""
+        return len(self.depths) - 1
+
 
 class Stage(nn.Module):
     """Blocks on one size of image, and the graphs on which they attend: squares, and shifted squares in turn."""
