@@ -303,12 +303,15 @@ def _twice(given: Examples, same: Sequence[object] | None) -> list[str]:
     return [f"{counted(count, given.unit[:-1])} of the {split} part train too" for split, count in found if count]
 
 
-def with_validation(train: Tensor, fold: int, same: Sequence[object]) -> Splits:
-    """Of the examples that train a fifth at random for validation; those that are the `same` are in one part."""
-    groups = _groups(train, same)
+def with_validation(splits: Splits, fold: int, same: Sequence[object]) -> Splits:
+    """Parts that are named but for validation: a fifth of what trains, at random, examples that are the `same` in one
+    part. Any others stay as they are."""
+    if not splits or len(splits["valid"]):
+        return splits
+    groups = _groups(splits["train"], same)
     order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(fold))
     fifth = len(order) // 5
-    return {"train": _rows_of(groups, order[fifth:]), "valid": _rows_of(groups, order[:fifth])}
+    return splits | {"train": _rows_of(groups, order[fifth:]), "valid": _rows_of(groups, order[:fifth])}
 
 
 def _groups(rows: Tensor, same: Sequence[object]) -> list[list[int]]:

@@ -142,9 +142,7 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
         """The parts that `split` in the frames, or else the names of files, say."""
         own = [str(frame.values.get("split", "")) for frame in frames]
         parts = parts_of(own if any(own) else files, made.at, problems) if any(own) or any(files) else {}
-        if parts and not len(parts["valid"]) and not any(own):
-            parts |= record.with_validation(parts["train"], self.fold, [*map(identity, frames)])
-        return parts
+        return parts if any(own) else record.with_validation(parts, self.fold, [*map(identity, frames)])
 
     def _times(self, frames: list[Frame], problems: Problems) -> Column | None:
         if self.asked.time is None:
@@ -568,16 +566,14 @@ class OwnFrames(EnergiesAndForces):
     def asked(self, request: str) -> tuple[OwnFrames, int]:
         """The task and the number of a frame: of the data, of a file, or of a row."""
         if (row := object_in(request)) is not None:
-            return self._of_frame(of_row(row, self.form)), 0
+            new = Settled(Examples(Path(), (), "frames", 1), self.own.fitted, {})
+            return self.how.task(new, [of_row(row, self.form)]), 0
         if request.strip().lower().endswith(ENDINGS):
             other = self.elsewhere(Path(request.strip()))
             if len(other.all) > 1:
                 raise DataError(f"{request}: it has {len(other.all)} frames: for all of them give --out answers.csv")
             return other, 0
         return self, self.frame(request)
-
-    def _of_frame(self, frame: Frame) -> OwnFrames:
-        return self.how.task(Settled(Examples(Path(), (), "frames", 1), self.own.fitted, {}), [frame])
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:

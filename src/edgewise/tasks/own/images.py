@@ -19,7 +19,7 @@ from edgewise.data import record
 from edgewise.data.columns import Encoding, check_folders
 from edgewise.data.examples import Asked, Examples
 from edgewise.data.record import Fitted, Settled
-from edgewise.data.splits import SPLITS, How, Split, Splits
+from edgewise.data.splits import SPLITS, How, Split, Splits, named
 from edgewise.data.table import Problems
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, read_bytes, reading, spelt
@@ -155,10 +155,7 @@ class ImageFiles(Files[Pixels, OwnImages]):
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, Pixels]:
         rows = classed_files(place, "images", labelled=self.asked.labelled)
         rows, pixels = self.pixels(rows)
-        if rows.splits and not len(rows.splits["valid"]):
-            valid = record.with_validation(rows.splits["train"], self.fold, self.same(rows, pixels))
-            rows = replace(rows, splits=rows.splits | valid)
-        return rows, pixels
+        return replace(rows, splits=record.with_validation(rows.splits, self.fold, self.same(rows, pixels))), pixels
 
     def same(self, examples: Examples, inputs: Pixels) -> Sequence[object]:
         return [(one.shape, hash(one.tobytes())) for one in inputs]
@@ -267,7 +264,6 @@ def classed_files(
         raise DataError(f"{place}: {len(files):,} {unit}, of at most {most:,}")
     names = [spelt(path.relative_to(place)) for path in files]
     folders = {path.name for path in place.iterdir() if path.is_dir()}
-    parts = [PARTS.get(name.split("/")[0]) for name in names]
     parted = labelled and {"train", "test"} <= folders and all(name in PARTS for name in folders)
     depth = 1 + parted
     chosen = [number for number, name in enumerate(names) if not labelled or name.count("/") == depth]
@@ -279,10 +275,7 @@ def classed_files(
         record.check_count(place, names)
     labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
     check_folders(place, (label for each in labels for label in each))
-    splits: Splits = {}
-    if parted:
-        split_of = [parts[number] for number in chosen]
-        splits = {split: torch.tensor([n for n, one in enumerate(split_of) if one == split]).long() for split in SPLITS}
+    splits = named([PARTS[name.partition("/")[0]] for name in names], names.__getitem__) if parted else {}
     notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
     return Examples(
         place, tuple(files), unit, len(files), names, ("class",) * labelled, labels, splits, notes=tuple(notes)

@@ -321,9 +321,7 @@ def text_files(
     for name, column in (("text", text), ("group", group), ("time", time)):
         if column and not given.header:
             raise ConfigError(f"--task.{name} is a column of a table, and {file} is none: leave it out")
-    if given.splits and not len(given.splits["valid"]):
-        valid = with_validation(given.splits["train"], fold, given.inputs["text"])
-        given = replace(given, splits=given.splits | valid)
+    given = replace(given, splits=with_validation(given.splits, fold, given.inputs["text"]))
     if given.unit == "passages" and how.cut in ("auto", "time") and not folds:
         how, given = replace(how, cut="time"), replace(given, times=_places(len(given)))
     elif how.cut == "time" and given.times is None and not like:

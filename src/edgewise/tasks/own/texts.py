@@ -149,10 +149,9 @@ class TextFiles(TextRows["OwnTexts"]):
         if sum(map(len, texts)) > MAX_BYTES:
             raise DataError(f"{place}: its texts are more than {MAX_BYTES:,} characters")
         notes = [f"{name}{note}" for name, note in zip(rows.names or (), others, strict=True) if note]
-        rows = replace(rows, inputs={"text": list(texts)}, found={"text": "text", "id": "id"})
-        if rows.splits and not len(rows.splits["valid"]):
-            rows = replace(rows, splits=rows.splits | with_validation(rows.splits["train"], self.fold, texts))
-        return replace(rows, notes=(*rows.notes, *notes[:SHOWN])), None
+        splits, notes = with_validation(rows.splits, self.fold, texts), [*rows.notes, *notes[:SHOWN]]
+        found, inputs = {"text": "text", "id": "id"}, {"text": list(texts)}
+        return replace(rows, inputs=inputs, found=found, splits=splits, notes=tuple(notes)), None
 
     def task(self, settled: Settled, inputs: None) -> OwnTexts:
         return OwnTexts(settled, self)

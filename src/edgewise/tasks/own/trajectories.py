@@ -70,8 +70,7 @@ class TrajectoryFiles(Files[list[Film], "OwnTrajectories"]):
         names, folder = [one.name for one in made], place if place.is_dir() else place.parent
         parts = [part_of(file) for file, some in zip(files, each, strict=True) for _ in some]
         splits = parts_of(parts, lambda n: names[n], problems) if self.asked.labelled and any(parts) else {}
-        if splits and not len(splits["valid"]):
-            splits |= record.with_validation(splits["train"], self.fold, range(len(made)))
+        splits = record.with_validation(splits, self.fold, range(len(made)))
         counts = {"frames": sum(len(one.positions) for one in made)}
         return Examples(folder, tuple(files), "films", len(made), names, splits=splits, counts=counts), made
 

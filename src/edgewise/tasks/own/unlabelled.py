@@ -39,11 +39,7 @@ class TextsAlone(TextRows[Any]):
 
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
         rows = read(place, self.asked)
-        if rows.splits and not len(rows.splits["valid"]):
-            rows = replace(
-                rows, splits=rows.splits | with_validation(rows.splits["train"], self.fold, rows.inputs["text"])
-            )
-        return rows, None
+        return replace(rows, splits=with_validation(rows.splits, self.fold, rows.inputs["text"])), None
 
     def task(self, settled: Settled, inputs: None) -> MaskedTexts | DamagedTexts:
         if not settled.splits:  # of other texts, all test
