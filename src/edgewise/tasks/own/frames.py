@@ -33,7 +33,7 @@ from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
-from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.own.graphs import Files, Own
 from edgewise.tasks.particles.atoms import FORM, SPACE, Ase, EnergiesAndForces, import_ase
 
 ENDINGS = (".xyz", ".extxyz")
@@ -385,7 +385,7 @@ def as_xyz(frame: Frame, energy: str, forces: str) -> str:
     return "\n".join([str(len(rows)), head, *lines, ""])
 
 
-class OwnFrames(EnergiesAndForces):
+class OwnFrames(Own, EnergiesAndForces):
     """Frames of one's own; a prediction is for one of the data, for a file of one frame, or for a row.
 
     Equation    loss = w mean (ΔE/N)²/σ_e² + mean |ΔF|²/σ_F², over the energies and the components of forces that are
@@ -396,12 +396,11 @@ class OwnFrames(EnergiesAndForces):
                 from it (Å); it gives [N, 4] = energy and force over σ_F
     """
 
-    kept: tuple[str, ...] = record.FILES
-    private = record.FILES
     stored = False
     tables = True
     files = ENDINGS
     form = FORM
+    how: FrameFiles
 
     def __init__(self, own: Settled, frames: list[Frame], files: FrameFiles) -> None:
         self.own, self.how, self.all, self.radius = own, files, frames, files.radius
@@ -540,15 +539,6 @@ class OwnFrames(EnergiesAndForces):
         sums = {name: float(one) for name, one in self.score(torch.zeros_like(batch.target), batch).items()}
         count = sums.pop("count")
         return self.finish({name: one / count for name, one in sums.items()})
-
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-
-    def elsewhere(self, place: Path, labelled: bool = False) -> OwnFrames:
-        return self.how.elsewhere(place, self.own.fitted, labelled)
-
-    def name_of(self, number: int) -> str:
-        return self.own.given.name(number)
 
     def frame(self, request: str) -> int:
         names, text = self.own.given.number_of, request.strip()

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, folder_name, spelt
 from edgewise.graphs import k_nearest
 from edgewise.models.signature import Features
-from edgewise.tasks.core.abilities import Rows
+from edgewise.tasks.core.abilities import Predicts, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
@@ -154,14 +154,31 @@ def targets_of(settled: Settled) -> Tensor:
     return torch.full((len(given), len(fitted.targets)), torch.nan)
 
 
-class OwnExamples(SeveralTargets, GraphClassification):
+class Own(Predicts):
+    """A task of one's own examples, of which a run keeps the parts and what was fitted to those that train."""
+
+    kept: tuple[str, ...] = record.FILES
+    private: tuple[str, ...] = record.FILES
+    own: Settled
+    how: Files[Any, Any]
+
+    def keep(self, run: Path) -> None:
+        self.own.keep(run)
+
+    def elsewhere(self, place: Path, labelled: bool = False) -> Self:
+        made: Self = self.how.elsewhere(place, self.own.fitted, labelled)
+        return made
+
+    def name_of(self, number: int) -> str:
+        return self.own.given.name(number)
+
+
+class OwnExamples(Own, SeveralTargets, GraphClassification):
     """Graphs, molecules, texts or clouds of one's own, with one target or several, some of which may be unknown.
 
     Errors      DataError for an example that is not there
     """
 
-    kept: tuple[str, ...] = record.FILES
-    private = record.FILES
     tables = True
 
     def __init__(self, name: str, graphs: Graphs, own: Settled, files: Files[Any, Any]) -> None:
@@ -181,16 +198,9 @@ class OwnExamples(SeveralTargets, GraphClassification):
         self.changes, self.few = own.changes, own.few
         self.summary = (self.describe(), *map(str, fitted.targets), *own.given.notes)
 
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-
     def preprocessing(self) -> dict[str, Any]:
         made = super().preprocessing() | {"targets": self.own.fitted.to_plain()["targets"]}
         return made | {"rows": self.how.to_plain(self.own)}
-
-    def elsewhere(self, place: Path, labelled: bool = False) -> OwnExamples:
-        made: OwnExamples = self.how.elsewhere(place, self.own.fitted, labelled)
-        return made
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
@@ -217,9 +227,6 @@ class OwnExamples(SeveralTargets, GraphClassification):
     def known(self, number: int) -> dict[str, Any]:
         """How an example is called, and what of its input a table of predictions has."""
         return {self.unit[:-1]: self.name_of(number)}
-
-    def name_of(self, number: int) -> str:
-        return self.own.given.name(number)
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """An example by its name, or as "test:7"; or else what `read` makes of it."""

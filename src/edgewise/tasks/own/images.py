@@ -28,7 +28,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import EXAMPLE, Pattern
 from edgewise.tasks.images.classification import ImageClassification, Images, cut
 from edgewise.tasks.images.pixels import pixels_of
-from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.own.graphs import Files, Own
 from edgewise.tasks.own.several import Several, SeveralTargets
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
@@ -76,12 +76,11 @@ SIZES = 5  # that a message lists
 THUMBNAIL, LEVELS = 12, 8  # pixels of a side, and values that are told apart, for a simple method
 
 
-class OwnImages(SeveralTargets, ImageClassification):
+class OwnImages(Own, SeveralTargets, ImageClassification):
     """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
 
-    kept = record.FILES
-    private = record.FILES
     files = (".npy", *ENDINGS)
+    how: ImageFiles
 
     def __init__(self, own: Settled, images: Images, how: ImageFiles) -> None:
         super().__init__(folder_name(own.given.place), images, how.patch, how.shift)
@@ -89,15 +88,9 @@ class OwnImages(SeveralTargets, ImageClassification):
         self.several = Several.of(own.fitted)
         self.summary = (self.describe(), *map(str, own.fitted.targets), *own.given.notes)
 
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-
     def preprocessing(self) -> dict[str, Any]:
         targets = self.own.fitted.to_plain()["targets"]
         return super().preprocessing() | {"targets": targets, "rows": self.how.to_plain(self.own)}
-
-    def name_of(self, number: int) -> str:
-        return self.own.given.name(number)
 
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """A thumbnail of each image, and how often each of its values is."""

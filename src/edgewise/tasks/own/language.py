@@ -26,16 +26,19 @@ from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
 from edgewise.tasks.own.images import PARTS
-from edgewise.tasks.own.texts import ENDING, MAX_BYTES, MAX_FILES, TEXTS, TOGETHER, input_of, read_text, tokenizer_of
-from edgewise.tasks.text.language import Text
-from edgewise.tasks.text.tokenization import (
-    TOKENIZER,
-    Level,
-    Tokenizer,
-    keep_tokenizer,
-    kept_tokenizer,
-    learn_tokenizer,
+from edgewise.tasks.own.texts import (
+    ENDING,
+    MAX_BYTES,
+    MAX_FILES,
+    TEXTS,
+    TOGETHER,
+    OwnTokens,
+    input_of,
+    read_text,
+    tokenizer_of,
 )
+from edgewise.tasks.text.language import Text
+from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
 
 PASSAGE = re.compile(r"[\s\S]{250,499}?\n|[\s\S]{1,500}")  # of a text that is cut by place
 VOCABULARY, CHARACTERS = (512, 8192), 400  # byte pairs at least and at most, and how many characters make one of them
@@ -80,7 +83,7 @@ def sized(characters: int) -> int:
     return min(most, max(least, 2 ** round(log2(max(1, characters / CHARACTERS)))))
 
 
-class OwnText(Text):
+class OwnText(OwnTokens, Text):
     """A text of one's own, cut by place into parts, or documents, each of which is in one part.
 
     Equation    perplexity = e^loss, loss = the mean of -log p(t_n | t_1..t_{n-1}) over the tokens of a part;
@@ -90,9 +93,8 @@ class OwnText(Text):
 
     metric = "perplexity"
     has_test = True
-    kept = (TOKENIZER, *record.FILES)
-    private = record.FILES
     form = '{"text": TEXT}'
+    tokenizer: Tokenizer
 
     def __init__(self, own: Settled, reading: Reading, tokenizer: Tokenizer | None = None) -> None:
         self.name, self.own, self.reading, self.context = name_of(own.given), own, reading, reading.context
@@ -136,7 +138,6 @@ class OwnText(Text):
 
     def _encoded(self, texts: Sequence[str]) -> Tensor:
         """The tokens of some texts, one after the other, [N] int32."""
-        assert self.tokenizer is not None
         ends = [self.tokenizer.end] * (self.ends and bool(texts))
         if not self.ends:
             texts = ["".join(texts[first : first + TOGETHER]) for first in range(0, len(texts), TOGETHER)]
@@ -148,17 +149,6 @@ class OwnText(Text):
 
     def describe(self) -> str:
         return f"{self.name}: {counted(len(self.own.given), self.own.given.unit[:-1])} of {self.contents}"
-
-    def keep(self, run: Path) -> None:
-        assert self.tokenizer is not None
-        self.own.keep(run)
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        """Go on with the tokens of a run folder or of another library's model, where it has some."""
-        found, now = kept_tokenizer(run), self.tokenizer
-        if found is not None and (now is None or found.to_json() != now.to_json()):
-            self.use(found)
 
     def elsewhere(self, place: Path, labelled: bool = False) -> OwnText:
         """The same on other texts, all of which test."""

@@ -10,15 +10,14 @@ from typing import Literal
 import numpy as np
 import torch
 
-from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
 from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, How, Splits
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
-from edgewise.tasks.own.texts import tokenizer_of
-from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer
+from edgewise.tasks.own.texts import OwnTokens, tokenizer_of
+from edgewise.tasks.text.tokenization import Tokenizer
 from edgewise.tasks.text.translation import Manner, Translation
 
 SIDES = {"source": ("source", "src"), "target": ("target", "tgt")}
@@ -26,11 +25,8 @@ MAX_BYTES = 1 << 28
 MAX_PAIRS = 1 << 20
 
 
-class OwnTranslation(Translation):
+class OwnTranslation(OwnTokens, Translation):
     """Pairs of sentences of one's own, of at most `length` bytes each."""
-
-    kept = (TOKENIZER, *record.FILES)
-    private = record.FILES
 
     def __init__(self, own: Settled, manner: Manner, length: int, tokenizer: Tokenizer | None) -> None:
         self.own, self.length, rows = own, length, own.given
@@ -54,10 +50,6 @@ class OwnTranslation(Translation):
         row = object_in(request) or {}
         column = next((name for name in (self.own.given.found.get("source"), "source") if name in row), None)
         return super()._sentence(request if column is None else str(row[column]))
-
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-        super().keep(run)
 
     def elsewhere(self, place: Path, labelled: bool = False) -> OwnTranslation:
         """The same on other pairs, all of which test: those of a table, or of two texts, SOURCE,TARGET."""

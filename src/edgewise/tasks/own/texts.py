@@ -33,10 +33,10 @@ from edgewise.tasks.own.images import classed_files
 from edgewise.tasks.text.denoising import in_tokens, text_graph
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
+    KeepsTokenizer,
     Level,
     Tokenizer,
     for_library,
-    keep_tokenizer,
     kept_tokenizer,
     learn_tokenizer,
 )
@@ -47,6 +47,18 @@ MAX_BYTES = 1 << 28  # of all texts together
 MAX_FILES = 1 << 17
 ENDING = ".txt"  # of the files of a folder
 TOGETHER = 256  # texts that become tokens at once
+
+
+class OwnTokens(KeepsTokenizer):
+    """A task of one's own texts, of which a run keeps the tokens too."""
+
+    kept: tuple[str, ...] = (*record.FILES, TOKENIZER)
+    private: tuple[str, ...] = record.FILES
+    own: Settled
+
+    def keep(self, run: Path) -> None:
+        self.own.keep(run)
+        super().keep(run)
 
 
 class TableFiles(Files[T, Made]):
@@ -172,13 +184,12 @@ class OwnRows(OwnExamples):
         return self.read(input_of(row, meaning, self), pattern)
 
 
-class OwnTexts(OwnRows):
+class OwnTexts(OwnTokens, OwnRows):
     """Texts of one's own, each a graph over its tokens and two ends, complete unless the recipe says otherwise.
 
     Shapes      a token that begins, the n of a text, one that ends: n + 2 nodes
     """
 
-    kept = (*record.FILES, TOKENIZER)
     form = '{"text": TEXT}'
 
     how: TextFiles
@@ -205,16 +216,6 @@ class OwnTexts(OwnRows):
     @cached
     def members(self, pattern: Pattern = None) -> tuple[Graph, ...]:
         return tuple(text_graph(pattern, len(x)) for x in self._x)
-
-    def keep(self, run: Path) -> None:
-        super().keep(run)
-        keep_tokenizer(run, self.tokenizer)
-
-    def recall(self, run: Path) -> None:
-        """Go on with the tokens of a run folder or of another library's model, where it has some."""
-        found = kept_tokenizer(run)
-        if found is not None and found.to_json() != self.tokenizer.to_json():
-            self.use(found)
 
     def preprocessing(self) -> dict[str, Any]:
         return super().preprocessing() | for_library(self.tokenizer, lowercase=self.how.lowercase)

@@ -34,7 +34,7 @@ from edgewise.tasks.core.subject import Subject, captured, movement
 from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
 from edgewise.tasks.own.frames import ENDINGS as XYZ
 from edgewise.tasks.own.frames import part_of, read_xyz
-from edgewise.tasks.own.graphs import Files
+from edgewise.tasks.own.graphs import Files, Own
 from edgewise.tasks.particles.atoms import import_ase
 from edgewise.tasks.particles.films import Film, film_of, films_in
 from edgewise.tasks.particles.simulation import BELLS, LONGEST, Simulation, features_of, random_walk
@@ -201,7 +201,7 @@ class InOwnUnit(nn.Module):
         return self.reach * moved.double()
 
 
-class OwnTrajectories(Simulation):
+class OwnTrajectories(Own, Simulation):
     """Trajectories of one's own, of any numbers of particles: what the next frame will be, and those after it.
 
     Equation    rmse = √(mean |x' - x_target|²) of the next frame, over particles; rollout_rmse likewise of the frames
@@ -210,12 +210,11 @@ class OwnTrajectories(Simulation):
     Shapes      as `Simulation`, and a feature for each kind where there are several
     """
 
-    kept: tuple[str, ...] = record.FILES
-    private = record.FILES
     tables = True
     files = ENDINGS
     form = FORM
     metric = "rmse"
+    how: TrajectoryFiles
 
     def __init__(self, own: Settled, tracks: list[Film], files: TrajectoryFiles) -> None:
         self.own, self.how, self.all, self.history, self.noise = own, files, tracks, files.history, files.noise
@@ -327,15 +326,6 @@ class OwnTrajectories(Simulation):
         squares = [self.tracks[row].diff(n=2, dim=0)[self.history - 1 :].square().sum(-1).flatten()
                    for row in self.splits[split].tolist()]  # fmt: skip
         return {"rmse": self.reach * float(torch.cat(squares).mean().sqrt())}
-
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-
-    def elsewhere(self, place: Path, labelled: bool = False) -> OwnTrajectories:
-        return self.how.elsewhere(place, self.own.fitted, labelled)
-
-    def name_of(self, number: int) -> str:
-        return self.own.given.name(number)
 
     def asked(self, request: str) -> tuple[OwnTrajectories, int]:
         """The task and the number of a trajectory: of the data, of a file, or of a row."""

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, given_table
 from edgewise.data.record import Fitted, Settled, with_validation
 from edgewise.data.splits import SPLITS, Cut, How, Split
@@ -19,9 +18,8 @@ from edgewise.errors import ConfigError
 from edgewise.tasks.core.subject import Subject
 from edgewise.tasks.core.task import Device, Pattern
 from edgewise.tasks.own.language import name_of, read
-from edgewise.tasks.own.texts import TEXTS, TextRows, input_of, tokenizer_of
+from edgewise.tasks.own.texts import TEXTS, OwnTokens, TextRows, input_of, tokenizer_of
 from edgewise.tasks.text.denoising import Denoising, MaskedTokens, Noise
-from edgewise.tasks.text.tokenization import TOKENIZER, KeepsTokenizer
 from edgewise.tasks.text.translation import Manner
 
 T = TypeVar("T")
@@ -48,11 +46,9 @@ class TextsAlone(TextRows[Any]):
         return MaskedTexts(settled, self) if self.share else DamagedTexts(settled, self)
 
 
-class _Unlabelled(KeepsTokenizer):
+class _Unlabelled(OwnTokens):
     """Texts whose labels nobody has to know: what a run keeps of them, and how it reads others."""
 
-    kept: tuple[str, ...] = (*record.FILES, TOKENIZER)
-    private: tuple[str, ...] = record.FILES
     changes: tuple[str, ...] | None
     unit = "texts"
     form = '{"text": TEXT}'
@@ -65,10 +61,6 @@ class _Unlabelled(KeepsTokenizer):
     def of(self, each: Sequence[T]) -> dict[Split, list[T]]:
         """What each text has, by its part."""
         return {split: [each[row] for row in self.own.splits[split].tolist()] for split in SPLITS}
-
-    def keep(self, run: Path) -> None:
-        self.own.keep(run)
-        super().keep(run)
 
     def elsewhere(self, place: Path, labelled: bool = False) -> Any:
         return replace(self.how, tokenizer=self.tokenizer).elsewhere(place, self.own.fitted, False)

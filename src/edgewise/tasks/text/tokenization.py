@@ -362,7 +362,8 @@ class KeepsTokenizer:
 
     def recall(self, run: Path) -> None:
         """Go on with the tokenizer of a run folder or of another library's model, where it has one."""
-        if (found := kept_tokenizer(run)) is not None:
+        found = kept_tokenizer(run)
+        if found is not None and found.to_json() != self.tokenizer.to_json():
             self.use(found)
 
 
