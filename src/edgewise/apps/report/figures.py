@@ -101,7 +101,8 @@ def svg(figure: Figure, name: str) -> str:
         text = StringIO()
         # savefig draws twice, the first time for places that the figure's layout finds by itself.
         nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
-        figure.canvas.print_svg(text, metadata=nothing)  # type: ignore[attr-defined] # of FigureCanvasSVG
+        canvas: Any = figure.canvas  # FigureCanvasSVG
+        canvas.print_svg(text, metadata=nothing)
     drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
     wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
