@@ -144,6 +144,22 @@ def test_rates_of_dropout_that_a_recipe_gives_stay_beside_a_folder_s_model(tmp_p
     assert ours["attention"].options["key_value_heads"] == theirs["attention"].options["key_value_heads"]
 
 
+def test_a_classifier_of_texts_by_their_last_token_reads_them_from_the_left(tmp_path):
+    peer = decoder("Llama", "SequenceClassification", num_labels=2, pad_token_id=0)
+    peer.save_pretrained(tmp_path / "hub")
+    write_tokenizer(tmp_path / "hub", [TEXT], {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
+    rows = "".join(f"{'who says'[: n % 8 + 1]},{n % 2}\n" for n in range(40))
+    (tmp_path / "own.csv").write_text(f"text,label\n{rows}")
+    given = {"task__file": tmp_path / "own.csv", "task__length": 16, "start__hub": tmp_path / "hub"}
+    with pytest.raises(ConfigError, match="by its last token, which attends to the past: --graph causal"):
+        training.settled(configured("own-texts", **given))
+    config = training.settled(configured("own-texts", **given, graph="causal"))
+    task, model = training.assemble(config)
+    training.begin(model, config)
+    batch: Batch = task.batch(task.splits["valid"][:1], config.graph)
+    assert (model.eval()(*batch.inputs)[0] - peer(batch.x[None]).logits).abs().max() < 1e-5
+
+
 def test_rotary_positions_are_divided_for_longer_texts(tmp_path):
     decoder("Llama").save_pretrained(tmp_path / "hub")
     write_tokenizer(tmp_path / "hub", [TEXT], {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})

@@ -18,7 +18,8 @@ from edgewise.training.settings import RunConfig, StartSettings
 def settled(config: RunConfig) -> RunConfig:
     """The configuration with the model of the folder that `start.hub` names, so that a run can do without the folder.
 
-    Errors      ConfigError for rotary positions that are fewer than the task's, unless `start.extend` divides them
+    Errors      ConfigError for rotary positions that are fewer than the task's, unless `start.extend` divides them, and
+                for a model that reads by the last token on a graph that shows it what follows
     Edge cases  the recipe's own rates of dropout stay, and its `readout` where the folder's model has none; where the
                 model attends to a window of the past, the graph is that window unless the recipe's is not causal
     """
@@ -30,7 +31,9 @@ def settled(config: RunConfig) -> RunConfig:
     options: dict[str, Any] = dict(vars(settings))
     rates = ("dropout", "attention_dropout", "head_dropout")
     kept = (*rates, *(["readout"] if options.get("readout", "none") == "none" else []))
-    options |= {option: config.model.options[option] for option in kept if option in config.model.options}
+    options |= {
+        option: config.model.options[option] for option in kept if option in config.model.options.keys() & options
+    }
     rate = Choice.of(config.model.options.get("attention", "")).options.get("dropout")
     if rate is not None and isinstance(attention := options.get("attention"), Choice | str):
         attention = Choice.of(attention)
@@ -38,6 +41,8 @@ def settled(config: RunConfig) -> RunConfig:
     past = config.graph.name in ("given", "causal")
     graph = given.kind.graph(given.config) if past else None
     window = PatternChoice("window", dict(graph.keywords)) if isinstance(graph, partial) else config.graph
+    if options.get("readout") == "last" and window.name in ("given", "complete"):
+        raise ConfigError(f"{given.folder} reads a text by its last token, which attends to the past: --graph causal")
     return replace(config, model=Choice(name, options), graph=window)
 
 

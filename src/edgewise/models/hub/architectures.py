@@ -171,7 +171,7 @@ def named(table: Mapping[Any, str], ours: str, option: str) -> Any:
 
 def refuse(config: Config, **expected: Any) -> None:
     for option, value in expected.items():
-        if config.get(option, value) != value:
+        if config.get(option) not in (None, value):
             raise ConfigError(f"{option} {config[option]!r} has no counterpart here: only {value!r} has")
 
 
@@ -314,9 +314,7 @@ def _llama(config: Config, kind: str) -> Transformer:
         config["hidden_act"] = "gelu_pytorch_tanh"  # as transformers reads old folders
     settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
     heads, width, texts = settings["heads"], settings["width"], reads_texts(config)
-    refuse(config, pretraining_tp=1)
-    if config.get("use_bidirectional_attention"):
-        refuse(config, use_bidirectional_attention=False)
+    refuse(config, pretraining_tp=1, use_bidirectional_attention=False)
     _graph(config)  # or its error
     bias = kind == "Llama" and config.get("mlp_bias", False)
     output = kind not in ("Mistral", "Qwen2") and config.get("attention_bias", False)
@@ -413,10 +411,8 @@ def _graph(config: Config) -> Callable[[int], Graph]:
         kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
         reach = reach if SLIDING in kinds else None
     if reach is not None and kinds and len(set(kinds)) > 1:
-        what = f"a window of {reach} tokens in {kinds.count(SLIDING)} of {len(kinds)} layers"
-        raise ConfigError(
-            f"{what} (layer_types, max_window_layers) has no counterpart here: all layers share one graph"
-        )
+        what = f"a window of {reach} tokens in {kinds.count(SLIDING)} of {len(kinds)} layers (layer_types)"
+        raise ConfigError(f"{what} has no counterpart here: all layers share one graph")
     return causal if reach is None else partial(window, radius=reach - 1, sides="past")
 
 
@@ -523,6 +519,8 @@ def _gemma(part: Part) -> Part:
 LLAMA_LIKE = {kind.lower(): _llama_like(kind) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma")}
 
 
+# The norms of a block that follow its stages, and those that are before them.
+AFTER, AROUND = ("attention.output.LayerNorm", "output.LayerNorm"), ("layernorm_before", "layernorm_after")
 PADDING = 1  # the token that pads, in every RoBERTa; texts here have none
 
 
@@ -574,9 +572,6 @@ def _encoder_block(theirs: str, norms: Sequence[str], ours: str = "blocks.{}", o
         *pair(f"{ours}.feed_forward.down", f"{theirs}.output.dense"),
         *pair(f"{ours}.norm_2", f"{theirs}.{norms[1]}"),
     )
-
-
-AFTER, AROUND = ("attention.output.LayerNorm", "output.LayerNorm"), ("layernorm_before", "layernorm_after")
 
 
 BERT_LAYOUT = Architecture(
@@ -645,8 +640,7 @@ def _images_config(model: Any, kind: str, readout: str) -> dict[str, Any]:
     channels = next((c for c, size in sizes.items() if c * size * size == signature.inputs), None)
     images = model.settings.readout == readout and isinstance(signature, Features) and rows * rows == signature.length
     if channels is None or not images:
-        what = "reads square patches of square images, grey or of three colours"
-        raise ConfigError(f"{kind} {what}, with readout={readout!r}")
+        raise ConfigError(f"{kind} reads square patches of square grey or coloured images, with readout={readout!r}")
     return {
         "architectures": [f"{kind}ForImageClassification"],
         "model_type": kind.lower(),
@@ -688,17 +682,11 @@ VIT = Architecture(
     prefix="vit.",
     whole=(
         Part(
-            "class_node",
-            ("vit.embeddings.cls_token",),
-            lambda theirs, config: theirs[0].flatten(),
-            lambda node, config: (node.view(1, 1, -1),),
+            "class_node", ("vit.embeddings.cls_token",), lambda t, c: t[0].flatten(), lambda x, c: (x.view(1, 1, -1),)
         ),
         *_patches("vit"),
         Part(
-            "positions.weight",
-            ("vit.embeddings.position_embeddings",),
-            lambda theirs, config: theirs[0][0],
-            lambda weight, config: (weight[None],),
+            "positions.weight", ("vit.embeddings.position_embeddings",), lambda t, c: t[0][0], lambda x, c: (x[None],)
         ),
         *pair("norm", "vit.layernorm"),
         *pair("head", "classifier"),
@@ -803,9 +791,8 @@ def _t5_config(model: EncoderDecoder) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
     block, positions = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.positions)
     if type(block) is not PreNorm or block.bias or not positions.options.get("shared"):
-        raise ConfigError(
-            "T5 has pre-norm blocks without biases and positions t5 with shared=true: this model has others"
-        )
+        theirs = "pre-norm blocks without biases and positions t5 with shared=true"
+        raise ConfigError(f"T5 has {theirs}: this model has others")
     sizes = {"count": 32, "reach": 128} | positions.options
     return {
         "architectures": ["T5ForConditionalGeneration"],
