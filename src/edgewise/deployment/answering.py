@@ -266,8 +266,7 @@ def molecules_of(given: Path, rows: Row) -> Iterator[tuple[Row, dict[str, Array]
         if rows["edge_columns"]:
             bonds = numpy.array([bond_features(bond) for bond in read.GetBonds()], "float32")
             arrays["edge_attr"] = numpy.concatenate([bonds, bonds]).reshape(-1, len(rows["edge_columns"]))
-        name = row[rows["found"]["id"]] if "id" in rows["found"] and rows["found"]["id"] in row else str(number)
-        yield {"molecule": name, "smiles": smiles}, arrays
+        yield {"molecule": row.get(rows["found"].get("id"), str(number)), "smiles": smiles}, arrays
     check(wrong)
 
 
@@ -282,7 +281,7 @@ def texts_of(given: Path, rows: Row, tokenizer: Any) -> Iterator[tuple[Row, dict
                 wrong.append(f"row {number}: a text of {len(tokens):,} tokens, of at most {rows['length']:,}")
                 continue
             tokens = [*tokens[: rows["length"] - 1], tokens[-1]]
-        name = row[rows["found"]["id"]] if "id" in rows["found"] and rows["found"]["id"] in row else str(number)
+        name = row.get(rows["found"].get("id"), str(number))
         yield {"text": name, "input": text}, {"tokens": numpy.array(tokens, "int64")}
     check(wrong)
 
@@ -655,13 +654,18 @@ def tokenizer_of(about: Row) -> Any:
 
 
 def flat(row: Row, prefix: str = "") -> Row:
-    """An answer as a row of a table: what is named below a name gets both, and lists are JSON."""
+    """An answer as a row of a table: what is named below a name gets both, and lists are JSON.
+
+    >>> flat({"class": "a", "probabilities": {"a": 0.9, "b": 0.1}, "links": [1, 2]})
+    {'class': 'a', 'probabilities.a': 0.9, 'probabilities.b': 0.1, 'links': '[1, 2]'}
+    """
     made: Row = {}
     for name, value in row.items():
-        below = flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-        made |= {
-            key: json.dumps(one, ensure_ascii=False) if isinstance(one, list) else one for key, one in below.items()
-        }
+        if isinstance(value, dict):
+            made |= flat(value, f"{prefix}{name}.")
+        else:
+            listed = isinstance(value, list | tuple)
+            made[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False) if listed else value
     return made
 
 

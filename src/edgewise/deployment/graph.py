@@ -183,13 +183,11 @@ class TracedGraph(Graph):
 
     def _with_self_loops(self) -> Self:
         self.require_square("add_self_loops")
+        if self.rule is None:
+            return cast(Self, looped(self)[0])
         nodes, sizes = (self.num_senders, self.num_senders), None if self.is_single else self.sizes
-        if self.rule is not None:
-            rule = self.rule if self.is_complete else Either(self.rule, Itself())
-            return self.of_rule(rule, nodes, self.device, sizes)
-        missing = without_loop(self)
-        ends = torch.cat([self.senders, missing]), torch.cat([self.receivers, missing])
-        return self.of_edges(*ends, nodes, sizes, True)
+        rule = self.rule if self.is_complete else Either(self.rule, Itself())
+        return self.of_rule(rule, nodes, self.device, sizes)
 
     def transpose(self) -> tuple[Self, Tensor]:
         order = torch.arange(self.num_edges, device=self.device)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from edgewise.data.table import Problems, find_table, find_tables, is_table
+from edgewise.deployment.answering import flat
 from edgewise.deployment.trained import BATCH, Skipped, Trained
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import reading, whole
@@ -81,22 +81,6 @@ def replaces(out: Path, file: Path) -> bool:
     links = find_tables(file.parent, "edges") if is_table(file) and file.stem.lower() in ("graphs", "nodes") else []
     beside = [table for name in ("graphs", "nodes") if links and (table := find_table(file.parent, name))]
     return out.resolve().is_relative_to(file.resolve()) or any(map(out.samefile, (file, *links, *beside)))
-
-
-def flat(prediction: Mapping[str, Any], prefix: str = "") -> Row:
-    """A prediction as a row: what is named below a name gets both, and lists are JSON.
-
-    >>> flat({"class": "a", "probabilities": {"a": 0.9, "b": 0.1}, "links": [1, 2]})
-    {'class': 'a', 'probabilities.a': 0.9, 'probabilities.b': 0.1, 'links': '[1, 2]'}
-    """
-    row: Row = {}
-    for name, value in prediction.items():
-        if isinstance(value, Mapping):
-            row |= flat(value, f"{prefix}{name}.")
-        else:
-            listed = isinstance(value, list | tuple)
-            row[f"{prefix}{name}"] = json.dumps(value, ensure_ascii=False) if listed else value
-    return row
 
 
 @contextmanager
