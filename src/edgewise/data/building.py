@@ -247,8 +247,7 @@ class NodeColumns:
         for row, name in enumerate(names):
             if not name:
                 problems.add(f"{table.at(row)}: the node has no name")
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         if self.names is None or self.texts is None:
             self.names = Names()
             self.texts = Writer(self.folder, "names", torch.uint8), Writer(self.folder, "name_ends", torch.int64)

@@ -105,7 +105,11 @@ class Examples:
         """The examples but for some, of each of which a sentence says why it is left out."""
         if not bad:
             return self
-        left, at = [number for number in range(self.count) if number not in bad], self.at
+        return self.only([number for number in range(self.count) if number not in bad]).skipping(bad.values())
+
+    def only(self, left: list[int]) -> Self:
+        """Some of the examples, in their order."""
+        at = self.at
         place = {number: new for new, number in enumerate(left)}
         splits = {
             split: rows.new_tensor([place[row] for row in rows.tolist() if row in place])
@@ -126,7 +130,7 @@ class Examples:
             groups=self.groups and [self.groups[number] for number in left],
             times=self.times and self.times.taken(np.array(left)),
             weights=None if self.weights is None else self.weights[left],
-        ).skipping(bad.values())
+        )
 
     def skipping(self, reasons: Iterable[str]) -> Self:
         """The same, with more sentences on what was left out, and their number among the notes."""

@@ -136,8 +136,7 @@ def with_node(given: OneGraph, row: Row, fitted: Fitted, asked: Asked, form: str
             columns, wrong = columns_of([one], replace(asked, known=(of_nodes, of_edges)))
             problems.extend(wrong)
             ends, e = np.concatenate([ends, new], axis=1), e if e is None else _more(e, columns)
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
     names, request = (None, str(len(given))) if given.names is None else ([*given.names, own], own)
     made = replace(given, count=len(given) + 1, names=names, targets=(), splits={}, edges=ends, x=x, e=e)
     return (replace(made, x=[]) if degrees else made).described(ends), request

@@ -513,6 +513,11 @@ class Problems:
         more = self.count - SHOWN
         return (*self.first[:SHOWN], *([f"and {more:,} more such rows"] if more > 0 else []))
 
+    def check(self) -> None:
+        """Raise all of them as one DataError, if there are any."""
+        if self.count:
+            raise DataError(*self.sentences())
+
     def taken(self) -> list[str]:
         """Those that have come since the last call."""
         before, self._told = self._told, len(self.first)

@@ -147,8 +147,7 @@ class Trained(nn.Module):
             if good and not problems.count:  # the first rows that are written have all columns
                 yield waiting
             waiting = [] if good else waiting
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         if waiting:
             yield waiting
 

@@ -97,8 +97,7 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
         files, problems = files_of(place), Problems()
         each = [read_atoms(file, problems) if is_table(file) else [*read_xyz(file)] for file in files]
         frames = [frame for some in each for frame in some]
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         if not frames or len(frames) > MAX_ROWS or sum(len(frame.numbers) for frame in frames) > MAX_MEMBERS:
             raise DataError(
                 f"{place}: {counted(len(frames), 'frame')}, of 1 to {MAX_ROWS:,} with {MAX_MEMBERS:,} atoms"
@@ -131,8 +130,7 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
         for number in [number for number, one in enumerate(groups or ()) if not one]:
             problems.add(f"{made.at(number)}: it has no {self.asked.group}: each needs what it belongs to")
         times = self._times(frames, problems)
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         apart = len(frames) - sum(map(len, splits.values())) if splits else 0
         notes = (f"{counted(apart, 'frame')} of files that name no part, in none",) if apart else ()
         made = replace(made, called=("energy",), targets=[labels], splits=splits, found=found, notes=notes)
@@ -198,8 +196,7 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
         for frame in inputs:
             if strange := sorted({symbols[number] for number in np.unique(frame.numbers).tolist()} - known):
                 wrong.add(f"{frame.at}: {', '.join(strange)}: the frames that train have {', '.join(sorted(known))}")
-        if wrong.count:
-            raise DataError(*wrong.sentences())
+        wrong.check()
         return OwnFrames(settled, inputs, self)
 
 

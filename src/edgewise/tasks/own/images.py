@@ -199,8 +199,7 @@ class ImageFiles(Files[Pixels, OwnImages]):
         if len(sizes) > 1 or (self.shape and sizes and {*sizes} != {self.shape}):
             found.add(f"{rows.place}: {_sizes(sizes, self.shape)}")
         found.extend(() if self.asked.skip and made else bad.values())
-        if problems := found.sentences():
-            raise DataError(*problems)
+        found.check()
         return rows.without(bad), np.stack(made)
 
 

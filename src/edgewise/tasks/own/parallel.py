@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
 from edgewise.data.record import Settled, names_in, settle
-from edgewise.data.splits import SPLITS, How, Splits
+from edgewise.data.splits import SPLITS, How
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
@@ -169,8 +168,7 @@ def without_names(path: Path, pair: Sequence[int]) -> Examples:
             problems.add(f"{path}: line {number} has {len(row)} columns between tabs, not {max(pair)}")
     if min(pair) < 1:
         problems.add(f"{path}: columns are numbered from 1")
-    if problems.count:
-        raise DataError(*problems.sentences())
+    problems.check()
     sides = {
         side: [row[number - 1] if len(row) >= number else "" for row in cells]
         for side, number in zip(SIDES, pair, strict=True)
@@ -214,21 +212,7 @@ def within(rows: Examples, length: int, lowercase: bool) -> Examples:
     long = len(rows) - empty - len(good)
     notes = [f"{counted(empty, 'pair')} left out: a side is empty"] if empty else []
     notes += [f"{counted(long, 'pair')} left out: a side is over {length:,} bytes (--task.length)"] if long else []
-    place = {n: m for m, n in enumerate(good)}
-    splits: Splits = {
-        split: chosen.new_tensor([place[n] for n in chosen.tolist() if n in place])
-        for split, chosen in rows.splits.items()
-    }
-    names = [rows.name(n) for n in good]
     if not good:
         raise DataError(f"{rows.files[0]}: it has no pair of sentences of 1 to {length:,} bytes")
-    return replace(
-        rows,
-        names=names,
-        inputs={side: [texts[n] for n in good] for side, texts in zip(SIDES, sides, strict=True)},
-        splits=splits,
-        count=len(good),
-        groups=rows.groups and [rows.groups[n] for n in good],
-        times=rows.times and rows.times.taken(np.array(good)),
-        notes=(*rows.notes, *notes),
-    )
+    left = replace(rows, inputs=dict(zip(SIDES, sides, strict=True))).only(good)
+    return replace(left, files=rows.files, notes=(*rows.notes, *notes))

@@ -119,8 +119,7 @@ class TextRows(TableFiles[None, Made]):
                 continue
             shortened += not whole
             made.append(tokens)
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         cut = f"{counted(shortened, 'text')} of more than {self.length:,} tokens, read without the end"
         return made, [cut] if shortened else []
 

@@ -83,8 +83,7 @@ class TrajectoryFiles(Files[list[Film], "OwnTrajectories"]):
                 problems.add(f"{one.name}: positions [frames, particles, {axes}]: all have 2 axes, or all have 3")
             for fault in one.faults(self.history + 1 + self.asked.labelled):
                 problems.add(f"{one.name}: {fault}")
-        if problems.count:
-            raise DataError(*problems.sentences())
+        problems.check()
         return [one._replace(positions=unwrapped(one.positions, one.period)) for one in made]
 
     def _trajectories(self, file: Path) -> Iterator[Film]:
