@@ -149,8 +149,7 @@ def bare(axes: Axes) -> None:
     """Axes without frame and ticks, for pictures."""
     axes.set_xticks([])
     axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def curves(shown: Curves) -> Figure:
@@ -226,8 +225,7 @@ def confusion(shown: Confusion) -> Figure:
         axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
         axes.set_ylabel("truth")
         axes.set_xlabel("prediction", labelpad=6)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        axes.spines[:].set_visible(False)
     return figure
 
 

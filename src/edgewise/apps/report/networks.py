@@ -190,8 +190,7 @@ def alignment(shown: Alignment) -> Figure:
         axes.set_yticks(range(height), rows, fontsize=fonts)
         axes.tick_params(length=0, pad=2, top=True, bottom=False, labeltop=True, labelbottom=False)
         axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), aspect="equal")
-        for spine in axes.spines.values():
-            spine.set(visible=True, color=RULE)
+        axes.spines[:].set(visible=True, color=RULE)
     return figure
 
 

@@ -163,8 +163,7 @@ def masked_texts(
         raise ConfigError(f"task.share must be above 0 and at most 1, not {share}")
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, targets=False, skip=bad_rows == "skip")
     files = TextsAlone(asked, level, vocabulary, length, lowercase, truncate, tokenizer_of(like), fold, share)
-    made = files.settle(str(given_table(file, asked.unit)), like, "auto", How(cut, fold, 0, group, time))
-    assert isinstance(made, MaskedTexts)
+    made: MaskedTexts = files.settle(str(given_table(file, asked.unit)), like, "auto", How(cut, fold, 0, group, time))
     return made
 
 
@@ -223,6 +222,5 @@ def damaged_texts(
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, targets=False, skip=bad_rows == "skip")
     files = TextsAlone(asked, level, vocabulary, length, lowercase, truncate, tokenizer_of(like), fold, 0.0, noise)
     files = replace(files, smoothing=smoothing)
-    made = files.settle(str(given_table(file, asked.unit)), like, "auto", How(cut, fold, 0, group, time))
-    assert isinstance(made, DamagedTexts)
+    made: DamagedTexts = files.settle(str(given_table(file, asked.unit)), like, "auto", How(cut, fold, 0, group, time))
     return made
