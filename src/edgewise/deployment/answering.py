@@ -125,9 +125,8 @@ def joined(edges: Array, e: Array, nodes: int, rows: Row) -> tuple[Array, Array]
         return numpy.concatenate([edges, edges[::-1, alone]], 1), numpy.concatenate([e, e[alone]])
     if e is None and not both:
         return edges, None
-    edges, e = (
-        (numpy.concatenate([edges, edges[::-1]], 1), e if e is None else numpy.tile(e, (2, 1))) if both else (edges, e)
-    )
+    if both:
+        edges, e = numpy.concatenate([edges, edges[::-1]], 1), e if e is None else numpy.tile(e, (2, 1))
     keys, of = numpy.unique(edges[0] * nodes + edges[1], return_inverse=True)
     pairs = numpy.stack([keys // max(1, nodes), keys % max(1, nodes)])
     if e is None:
@@ -612,11 +611,7 @@ def pairs(call: Call, about: Row) -> Ask:
             if not beams or beams[0][0] / lp(limit, rows) <= done[0]:
                 break
         written = tokenizer.decode([token for token in done[1] if token not in special.values()])
-        return {
-            "source": text,
-            "translation": written.removeprefix(" ") if spaced else written,
-            "score": done[0],
-        }
+        return {"source": text, "translation": written.removeprefix(" ") if spaced else written, "score": done[0]}
 
     return ask
 

@@ -155,10 +155,8 @@ def save_aoti(program: ExportedProgram, out: Path, outputs: Sequence[str], about
     with tempfile.TemporaryDirectory() as folder, quietly():
         package = str(Path(folder) / "model.pt2")
         entries = {KEY: json.dumps(about), "inputs": " ".join(about["inputs"]), "outputs": " ".join(outputs)}
-        configs = {
-            "aot_inductor.metadata": entries,
-            "aot_inductor.check_lowerbound": False,
-        }  # one node is legal, and none
+        # One node is legal, and none.
+        configs = {"aot_inductor.metadata": entries, "aot_inductor.check_lowerbound": False}
         with _products_of_any_size():
             made = torch._inductor.aoti_compile_and_package(program, package_path=package, inductor_configs=configs)
         shutil.copyfile(made, out)
@@ -335,12 +333,8 @@ def readme_of(name: str, to: str, about: Mapping[str, Any], example: Example, co
     if "rows" in belongs:
         lines += ["", *rows_in_words(name, belongs["rows"])]
     if "targets" in belongs:
-        lines += [
-            "",
-            "| `y` | |",
-            "|---|---|",
-            *(f"| {n} | {one} |" for n, one in enumerate(outputs_of(belongs["targets"]))),
-        ]
+        outputs = enumerate(outputs_of(belongs["targets"]))
+        lines += ["", "| `y` | |", "|---|---|", *(f"| {n} | {one} |" for n, one in outputs)]
     if belongs:
         lines += ["", "What belongs to the model beside it, in full in the file's metadata:", "", "```json"]
         lines += [json.dumps(shortened(belongs), indent=2, ensure_ascii=False), "```"]
@@ -368,9 +362,8 @@ def rows_in_words(name: str, rows: Mapping[str, Any]) -> list[str]:
         if known and rows["parallel"] == "keep":
             how = "as they are, and the opposites of those without one, with the same features" if ways else how
         elif known:
-            how = (
-                f"{'in both directions, ' if ways else ''}each pair of nodes once, with the mean of its edges' features"
-            )
+            both = "in both directions, " if ways else ""
+            how = f"{both}each pair of nodes once, with the mean of its edges' features"
         lines += ["", f"`edge_index` has the edges, by the numbers of nodes from 0, {how}; no self-loops are added."]
     return lines
 
@@ -410,10 +403,8 @@ def shortened(content: Any) -> Any:
         some = {name: shortened(one) for name, one in list(content.items())[:MOST]}
         return some | ({"...": f"{len(content) - MOST:,} more"} if len(content) > MOST else {})
     if isinstance(content, list | tuple):
-        return [
-            *map(shortened, content[:MOST]),
-            *([f"... {len(content) - MOST:,} more"] if len(content) > MOST else []),
-        ]
+        more = [f"... {len(content) - MOST:,} more"] if len(content) > MOST else []
+        return [*map(shortened, content[:MOST]), *more]
     return content
 
 

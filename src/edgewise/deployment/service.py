@@ -51,13 +51,8 @@ NAME = 255  # bytes of a file's name, which is what file systems take
 SHOWN = 400  # characters of an error: those that repeat a row have its beginning and its end
 FORM = 'a JSON object {"rows": [...]}'
 STATUS = {"json_invalid": 400, "too_long": 413, "string_too_long": 413}  # of pydantic's errors; others are 422
-KINDS = (
-    "string_type",
-    "int_type",
-    "float_type",
-    "model_type",
-    "dict_type",
-)  # of its errors: the row is of another kind
+# Of its errors: the row is of another kind.
+KINDS = ("string_type", "int_type", "float_type", "model_type", "dict_type")
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is not JSON"},
     408: {"description": "The body did not come in time"},
@@ -362,9 +357,8 @@ class Batches:
                 yield Piece(number, "", "time")
         finally:
             self.writing -= count
-            self._thread.submit(
-                cast("Generator[Piece, None, None]", pieces).close
-            )  # in its turn: it may still be running there
+            # In its turn: it may still be running there.
+            self._thread.submit(cast("Generator[Piece, None, None]", pieces).close)
 
     async def made(self, sampling: Sampling) -> dict[str, Any]:
         """What else a model writes, at once."""
