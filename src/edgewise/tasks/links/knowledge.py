@@ -567,14 +567,8 @@ def knowledge_folder(
     for name, lines in read.items():
         fresh = [fact for fact in dict.fromkeys(lines) if fact not in seen]
         seen.update(fresh)
-        rows = [
-            (
-                entities.setdefault(a, len(entities)),
-                relations.setdefault(r, len(relations)),
-                entities.setdefault(b, len(entities)),
-            )
-            for a, r, b in fresh
-        ]
+        columns = entities, relations, entities
+        rows = [[of.setdefault(one, len(of)) for of, one in zip(columns, fact, strict=True)] for fact in fresh]
         numbered[name] = torch.tensor(rows, dtype=torch.int64).reshape(-1, 3)
     splits: dict[Split, Tensor] = (
         _cut(numbered[whole[0]], fold, folds) if whole else {split: numbered[f"{split}.txt"] for split in SPLITS}
@@ -648,8 +642,6 @@ def _check_seen(place: Path, facts: Facts) -> None:
             new = new[~torch.isin(new, train[:, columns].unique())]
             if len(new):
                 some = ", ".join(repr(names[number]) for number in new[:3].tolist())
-                raise DataError(
-                    f"{place / f'{split}.txt'}: no training fact has the {what} {some}"
-                    + (f" and {len(new) - 3:,} more" if len(new) > 3 else "")
-                    + ": leave such facts out"
-                )
+                some += f" and {len(new) - 3:,} more" if len(new) > 3 else ""
+                where = place / f"{split}.txt"
+                raise DataError(f"{where}: no training fact has the {what} {some}: leave such facts out")

@@ -50,13 +50,7 @@ class StoredLinks(LinkPrediction):
     """
 
     def __init__(
-        self,
-        name: str,
-        cut: LinkCut,
-        rows: StoredRows,
-        missing: Tensor,
-        width: int,
-        fanouts: tuple[int, ...],
+        self, name: str, cut: LinkCut, rows: StoredRows, missing: Tensor, width: int, fanouts: tuple[int, ...]
     ) -> None:
         if not fanouts_of(fanouts):
             raise ConfigError("task.fanouts must be a number of neighbours for each layer: a store is not read at once")

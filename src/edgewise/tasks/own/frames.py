@@ -201,7 +201,6 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
 
 
 def files_of(place: Path) -> list[Path]:
-    """The files of frames at a place."""
     if place.is_dir():
         files = sorted(path for path in place.iterdir() if path.suffix.lower() in ENDINGS and path.is_file())
         if not files:
@@ -323,9 +322,8 @@ def of_texts(cell: Any, pbc: Any, at: str) -> tuple[Array, Array]:
         right = "cell is 3 lengths or 9 numbers, vector after vector, and pbc says along which it is periodic, as T T F"
         raise DataError(f"{at}: cell is {str(cell)[:80]!r} and pbc {str(pbc)[:40]!r}: {right}")
     matrix = np.diag(numbers) if len(numbers) == SPACE else numbers.reshape(SPACE, SPACE) if len(numbers) else None
-    return np.zeros((SPACE, SPACE)) if matrix is None else matrix, np.resize(
-        periodic if len(periodic) else False, SPACE
-    )
+    along = np.resize(periodic if len(periodic) else False, SPACE)
+    return np.zeros((SPACE, SPACE)) if matrix is None else matrix, along
 
 
 def of_row(row: Row, form: str) -> Frame:
@@ -407,10 +405,8 @@ class OwnFrames(Own, EnergiesAndForces):
         for one in alone:
             self.atomic[numbers[one.name]] = one.shift
         self.elements = {numbers[one.name] for one in alone}
-        place = (
-            own.given.place if len(own.given.files) > 1 else own.given.files[0] if own.given.files else Path("frame")
-        )
-        self.name, self.splits = place.stem, own.splits
+        files_read = own.given.files or [Path("frame")]
+        self.name, self.splits = (own.given.place if len(files_read) > 1 else files_read[0]).stem, own.splits
         sizes = torch.tensor([len(frame.numbers) for frame in frames])
         self.first = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
         self.Z = torch.from_numpy(np.concatenate([frame.numbers for frame in frames]))
@@ -514,14 +510,11 @@ class OwnFrames(Own, EnergiesAndForces):
     def answers(self, outputs: Tensor, batch: Batch) -> list[Answers]:
         """Mean errors of each frame, in meV of energy per atom and in meV/Å."""
         error, known = self._apart(outputs.detach().double(), batch)
-        energy, has = (
-            MILLI * self.scale * self._by_frame(batch, error).abs()[:, 0],
-            self._by_frame(batch, known)[:, 0],
-        )
+        energy, has = (self._by_frame(batch, one)[:, 0] for one in (error, known))
         sizes = batch.graph.sizes.to(has)  # type: ignore[union-attr]
         force, some = (self._by_frame(batch, one)[:, 1:].sum(-1) * sizes for one in (error.abs(), known))
         each = MILLI * self.scale * force / some.clamp(min=1)
-        parts = (("energy_mae", energy, has), ("force_mae", each, some))
+        parts = (("energy_mae", MILLI * self.scale * energy.abs(), has), ("force_mae", each, some))
         return [Answers(figures={name: one.cpu()}, weights=weights.cpu()) for name, one, weights in parts]
 
     def simple(self) -> Iterator[tuple[str, Callable[[Split], Mapping[str, float]]]]:
@@ -587,7 +580,6 @@ class OwnFrames(Own, EnergiesAndForces):
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
-        """Each frame's energy and forces."""
         for numbers in torch.arange(len(self.all)).split(ROWS):
             yield from self.said(model, pattern, numbers, device)
 

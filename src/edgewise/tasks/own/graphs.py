@@ -548,13 +548,11 @@ class OwnClouds(OwnExamples):
         return request.lower().endswith(ENDINGS)
 
     def read(self, request: str, pattern: Pattern) -> Member:
-        """A cloud from a file of points."""
         if not self.reads(request):
             return super().read(request, pattern)
         return self.new(Path(request), pattern)._replace(known={"cloud": request})
 
     def made(self, row: Row, pattern: Pattern) -> Member:
-        """A cloud of rows of points."""
         if not (points := listed_in(row, "points", self.form)):
             raise DataError(f"a cloud has points: give {self.form}")
         with as_tables({"points": named(points, [*self.own.fitted.kinds[0]], "points")}) as folder:

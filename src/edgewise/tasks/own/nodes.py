@@ -13,17 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.columns import (
-    Array,
-    Column,
-    Encoding,
-    features,
-    fit,
-    fit_weights,
-    read_columns,
-    weights_in,
-    width,
-)
+from edgewise.data.columns import Array, Column, Encoding, features, fit, fit_weights, read_columns, weights_in, width
 from edgewise.data.examples import (
     Asked,
     Edges,

@@ -237,7 +237,6 @@ class OwnTexts(OwnTokens, OwnRows):
         return True
 
     def read(self, request: str, pattern: Pattern) -> Member:
-        """A text itself."""
         if not request.strip():
             raise DataError("the text is empty: give at least one letter")
         x, _ = self.how.within(self.tokenizer, self.tokenizer.encode(self.how.letters([request]))[0])
@@ -388,7 +387,6 @@ class OwnMolecules(OwnRows):
         return not request.isdigit()
 
     def read(self, request: str, pattern: Pattern) -> Member:
-        """A molecule by its SMILES."""
         graph, x, e = molecule_once(request)
         laid = graph if given(pattern) else lay(pattern, graph.num_receivers)
         return Member(laid, x, None if self.graphs.e is None else e, None, None, {"smiles": request})
