@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, Self, TypeVar
 
@@ -130,12 +131,8 @@ class Files(ABC, Generic[T, Made]):
         examples, inputs = files.read(Path(place).expanduser(), record.read(Path(like).expanduser()) if like else None)
         if how.cut == "scaffold" and not like:
             examples = replace(examples, groups=self.scaffolds(examples))
-
-        def fit(fitted: Fitted, splits: Splits) -> Fitted:
-            return self.fit(inputs, fitted, splits)
-
         same = None if like else self.same(examples, inputs)  # it may take longer than all else
-        settled = settle(examples, like, wanted, how, same, fit=fit)
+        settled = settle(examples, like, wanted, how, same, fit=partial(self.fit, inputs))
         return self.task(replace(settled, files={} if settled.few else self.few(settled, inputs)), inputs)
 
     def elsewhere(self, place: Path, fitted: Fitted, labelled: bool) -> Made:
