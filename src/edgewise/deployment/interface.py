@@ -324,7 +324,7 @@ class Decoding(Exportable):
         caches = [_Past(k, v) for k, v in zip(ends[::2], ends[1::2], strict=True)]
         nodes = new, past + new
         graph = TracedGraph.of_rule(self.rule, nodes, tokens.device, None, False, past)
-        y = self.model(graph, tokens, caches)
+        y = self.model(graph, tokens, caches=caches)
         return dict(zip(self.returned, (y, *(end for cache in caches for end in cache.ends)), strict=True))
 
     def outputs(self, graph: Any, *tensors: Any) -> dict[str, Tensor]:
@@ -338,7 +338,7 @@ class Decoding(Exportable):
         tokens = tokens.reshape(-1, tokens.shape[-1])
         caches = [_Past() for _ in self.past[::2]]
         with evaluating(self):
-            y = self.model(graph, tokens, caches)
+            y = self.model(graph, tokens, caches=caches)
         before = tokens.shape[-1] // 2
         ends = [end for cache in caches for end in cache.ends]
         given = {name: end[:, :, :before].contiguous() for name, end in zip(self.past, ends, strict=True)}

@@ -248,7 +248,7 @@ class LanguageModel(Decoding, Protocol):
 
     signature: Signature
 
-    def __call__(self, graph: Graph, x: Tensor, caches: Sequence[Any] | None = None) -> Tensor: ...
+    def __call__(self, graph: Graph, x: Tensor, *, caches: Sequence[Any] | None = None) -> Tensor: ...
 
 
 @runtime_checkable

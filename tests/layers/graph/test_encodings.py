@@ -136,7 +136,8 @@ def test_what_takes_too_long_is_announced_or_refused_after_its_first_part(monkey
 
 
 @pytest.mark.parametrize("compute", [component_spectra, random_walk_returns])
-def test_what_takes_long_is_read_from_the_disk_by_the_next_process(compute, monkeypatch):
+def test_what_takes_long_is_read_from_the_disk_by_the_next_process(compute, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(encodings, "DENSE", 5)
     monkeypatch.setattr(encodings, "SLOW", 0.0)
     computed = []

@@ -10,6 +10,8 @@ from edgewise.models import (
     BERTSettings,
     EncoderDecoder,
     EncoderDecoderSettings,
+    Recurrent,
+    RecurrentSettings,
     Transformer,
     TransformerSettings,
 )
@@ -76,9 +78,10 @@ def test_the_loss_is_of_what_was_chosen_alone():
     assert torch.equal(task.loss(outputs, batch), task.loss(changed, batch))
 
 
-def test_a_batch_is_cut_between_texts_with_the_same_loss():
-    task = _task(share=0.5)
-    model = BERT(BERTSettings(width=16, depth=1, heads=2), task.signature).eval()
+@pytest.mark.parametrize("kind", [(BERT, BERTSettings), (Transformer, TransformerSettings)])
+def test_a_batch_is_cut_between_texts_with_the_same_loss(kind):
+    task, (model_of, settings) = _task(share=0.5), kind
+    model = model_of(settings(width=16, depth=1, heads=2), task.signature).eval()
     batch = next(task.batches("train", 4))
     parts = batch.split(2)
     assert [len(part.members) for part in parts] == [2, 2]
@@ -128,8 +131,8 @@ def test_another_librarys_tokens_have_their_own_mask_and_ends(tmp_path):
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match="Transformer has outputs for all tokens, and this task asks for those of"):
-        Transformer(TransformerSettings(width=8, depth=1, heads=2), _task().signature)
+    with pytest.raises(ConfigError, match="Recurrent has outputs for all tokens, and this task asks for those of"):
+        Recurrent(RecurrentSettings(width=8), _task().signature)
     with pytest.raises(DataError, match="11 tokens, and its two ends, is longer than length=12"):
         _task(length=12)
     with pytest.raises(ConfigError, match="share must be above 0"):

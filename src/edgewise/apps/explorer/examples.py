@@ -85,7 +85,8 @@ def pieces(model: Any, task: Task, pattern: Pattern, node: str | None) -> list[P
         raise ConfigError(
             f"{task.name} gives its model sampled or paired graphs: the explorer shows examples of one graph"
         )
-    reading = read(model, *batch.inputs)
+    some = getattr(task.signature, "places", False)  # the page shows the outputs of all tokens
+    reading = read(model, *batch.inputs[: 2 if some else None])
     graph, features = reading.graph, reading.features
     target = batch.target
     if batch.rows is not None and task.train_batch(1, torch.Generator(), pattern).x is batch.x:

@@ -80,7 +80,6 @@ def sheet(height: float, width: float = WIDTH) -> Iterator[Figure]:
     """An empty figure, in the report's style."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
         yield figure
 
 
@@ -101,7 +100,7 @@ def svg(figure: Figure, name: str) -> str:
         text = StringIO()
         # savefig draws twice, the first time for places that the figure's layout finds by itself.
         nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
-        canvas: Any = figure.canvas  # FigureCanvasSVG
+        canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(text, metadata=nothing)
     drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
     drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)

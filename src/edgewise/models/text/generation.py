@@ -88,7 +88,7 @@ def drawn(
             graph = pattern(total).rows(past, total).to(tokens.device)
             if sampling.cache and past == 0:
                 caches = model.caches(graph)
-            scores = model(graph, visible[..., past:], caches)[..., -1, :]
+            scores = model(graph, visible[..., past:], caches=caches)[..., -1, :]
             if allowed is not None:
                 scores = scores.masked_fill(~allowed(tokens), -torch.inf)
             token = sampling.draw(scores, tokens, generator)

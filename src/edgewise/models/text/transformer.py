@@ -69,7 +69,8 @@ class Transformer(nn.Module):
 
     Equation    X_L = T_L ∘ ... ∘ T_1 (X_0)    (4.3);  pre-norm: X_L ← LN(X_L)    (4.6);  output = X_L W
     Symbols     X_0 = embed(x) + positions; blocks[l] = T_{l+1}; head = W, without bias for tokens
-    Shapes      tokens x [*, N] int64 or features x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs]
+    Shapes      tokens x [*, N] int64 or features x [*, N, inputs] -> [*, N, outputs], with a readout [*, G, outputs];
+                of some nodes alone, rows [R] -> [*, R, outputs]
     Edge cases  a graph with its own positions (a batch, rows of a longer graph) is read at those positions; the node
                 of readout="class" joins complete graphs only
     Cost        time O(depth (N width² + E width)); memory O(depth N width) plus what the attention backend stores
@@ -86,7 +87,7 @@ class Transformer(nn.Module):
 
     def __init__(self, settings: TransformerSettings, signature: Signature) -> None:
         super().__init__()
-        self.settings, self.signature = settings, accepted(self, signature, Features, Tokens)
+        self.settings, self.signature = settings, accepted(self, signature, Features, Tokens, knows=("places",))
         _check(settings, signature)
         width, tokens = settings.width, isinstance(signature, Tokens)
         self.embed = (Embedding if tokens else layers.Linear)(signature.inputs, width)
@@ -109,7 +110,11 @@ class Transformer(nn.Module):
         self._initialise()
 
     def forward(
-        self, graph: Graph, x: Tensor | layers.SparseFeatures, caches: Sequence[layers.Cache | None] | None = None
+        self,
+        graph: Graph,
+        x: Tensor | layers.SparseFeatures,
+        rows: Tensor | None = None,
+        caches: Sequence[layers.Cache | None] | None = None,
     ) -> Tensor:
         h: Tensor = self.embed(x)
         if self.class_node is not None:
@@ -124,6 +129,8 @@ class Transformer(nn.Module):
             h = self.readout(graph, h)
         elif self.class_node is not None:
             h = h[..., :1, :]
+        elif rows is not None:
+            h = h.index_select(-2, rows)
         return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
 
     def _with_class_node(self, graph: Graph, h: Tensor) -> tuple[Graph, Tensor]:
