@@ -41,7 +41,7 @@ def settled(config: RunConfig) -> RunConfig:
     past = config.graph.name in ("given", "causal")
     graph = given.kind.graph(given.config) if past else None
     window = PatternChoice("window", dict(graph.keywords)) if isinstance(graph, partial) else config.graph
-    if options.get("readout") == "last" and window.name in ("given", "complete"):
+    if getattr(settings, "readout", "none") == "last" and window.name in ("given", "complete"):
         raise ConfigError(f"{given.folder} reads a text by its last token, which attends to the past: --graph causal")
     return replace(config, model=Choice(name, options), graph=window)
 
