@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +81,8 @@ class TensorFieldBlock(nn.Module):
         return h + self.layer(graph, self.gate(h), ending, gaussians(basis.distances, self.gaussians, self.cutoff))
 
 
-BLOCKS: dict[str, Callable[[int, int, float], nn.Module]] = {
+Block = SchNet | StillEGNN | PaiNN | TensorFieldBlock
+BLOCKS: dict[str, Callable[[int, int, float], Block]] = {
     "schnet": lambda width, *spread: SchNet(width, width, *spread),
     "egnn": StillEGNN,
     "painn": PaiNN,
@@ -168,5 +169,5 @@ class Potential(nn.Module):
         if self.vectors:
             h = h.unsqueeze(-2)
         for block in self.layers:
-            h = block.along(graph, h, x_ij)  # type: ignore[operator]
+            h = cast(Block, block).along(graph, h, x_ij)
         return self.energy(h[..., 0, :] if self.vectors else h)
