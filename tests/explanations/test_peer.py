@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from edgewise.apps.command import planted
+from benchmarks.studies import planted
 from edgewise.layers import GCN
 
 

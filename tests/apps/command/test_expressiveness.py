@@ -64,7 +64,7 @@ TABLE = [
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("model", "options", "told"), TABLE)
 def test_the_documents_table_and_a_hundred_relabellings_of_each_graph(model, options, told):
-    answer = expressiveness.measure(model, options)
+    answer = expressiveness.check("expressiveness", model, options, None, 0, 100)
     assert [row["model"] for row in answer["families"]] == told
     assert [row["false"] for row in answer["families"]] == [0] * 16
 
@@ -72,7 +72,7 @@ def test_the_documents_table_and_a_hundred_relabellings_of_each_graph(model, opt
 @pytest.mark.accuracy
 @pytest.mark.timeout(3600)
 def test_one_network_tells_apart_all_105_pairs_and_the_cfi_pairs_of_treewidth_2_and_3():
-    answer = expressiveness.measure("pair-network", ["marked=true"], relabellings=2)
+    answer = expressiveness.check("expressiveness", "pair-network", ["marked=true"], None, 0, 2)
     told = {name: row["model"] for name, row in zip(FAMILIES, answer["families"], strict=True)}
     assert {name: told[name] for name in ("sr251256", "cfi-2", "cfi-3")} == {"sr251256": 105, "cfi-2": 9, "cfi-3": 4}
     assert all(row["model"] >= row["wl_2"] and row["false"] == 0 for row in answer["families"])

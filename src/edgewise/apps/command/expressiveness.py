@@ -1,4 +1,4 @@
-"""`edgewise check`: which hard pairs of graphs a model tells apart, beside Weisfeiler and Leman; or `planted`."""
+"""`edgewise check`: which hard pairs of graphs a model tells apart, beside Weisfeiler and Leman."""
 
 import copy
 from collections.abc import Sequence
@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise import configuration
-from edgewise.apps.command import planted
 from edgewise.apps.console import columns
 from edgewise.apps.options import assignments, overridden
 from edgewise.configuration import options_of
-from edgewise.errors import ConfigError, counted
+from edgewise.errors import counted
 from edgewise.graphs import Graph
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.models import Features, model_named
@@ -47,30 +46,17 @@ class Verdict:
 
 
 def check(
-    what: str, model: str | None, options: Sequence[str], pairs: str | None, train: int, relabellings: int | None
-) -> dict[str, Any]:
-    """Measure what a model can tell apart, or what explanations find."""
-    if what == "explanations":
-        if model is not None or pairs or train or relabellings:
-            raise ConfigError("check explanations trains models of its own: it takes no MODEL and no option")
-        return planted.check()
-    if model is None:
-        raise ConfigError("check expressiveness needs a MODEL; `edgewise list models` names them")
-    return measure(model, options, pairs, train, relabellings or RELABELLINGS)
-
-
-def measure(
-    name: str, options: Sequence[str], pairs: str | None = None, steps: int = 0, relabellings: int = RELABELLINGS
+    what: str, model: str, options: Sequence[str], pairs: str | None, train: int, relabellings: int
 ) -> dict[str, Any]:
     """Print what a model tells apart, and what it takes for different and is not."""
-    models = [build(name, options, seed) for seed in range(SEEDS)]
+    models = [build(model, options, seed) for seed in range(SEEDS)]
     families = [made() for made in FAMILIES.values()] if pairs is None else [read_pairs(Path(pairs))]
-    trained = f"; trained for {counted(steps, 'step')} on each pair" if steps else ""
+    trained = f"; trained for {counted(train, 'step')} on each pair" if train else ""
     print(f"pairs of graphs told apart (2-WL: folklore; false: of {relabellings} relabellings of each graph{trained})")
-    verdicts = [judge(family, models, steps, relabellings) for family in families]
+    verdicts = [judge(family, models, train, relabellings) for family in families]
     rows = [
         {"family": v.family, "graphs": str(v.graphs), "pairs": str(v.pairs), "1-WL": str(v.wl_1), "2-WL": str(v.wl_2),
-         name: str(v.model), "false": str(v.false)}
+         model: str(v.model), "false": str(v.false)}
         for v in verdicts
     ]  # fmt: skip
     print(columns(rows, heads=True))
@@ -78,7 +64,7 @@ def measure(
         missed = verdicts[0].missed
         more = f" and {len(missed) - LISTED} more" if len(missed) > LISTED else ""
         print(f"  not told apart: pairs {', '.join(map(str, missed[:LISTED]))}{more}")
-    return {"model": name, "options": list(options), "families": [vars(v) for v in verdicts]}
+    return {"model": model, "options": list(options), "families": [vars(v) for v in verdicts]}
 
 
 def judge(family: Family, models: Sequence[nn.Module], steps: int = 0, relabellings: int = RELABELLINGS) -> Verdict:

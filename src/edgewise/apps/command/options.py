@@ -321,28 +321,18 @@ def plan(command: Parser) -> None:
 CHECK = """Show which hard pairs of graphs a model tells apart with random weights, beside the Weisfeiler-Lehman tests.
 
     edgewise check expressiveness gnn layer=gin depth=5
-    edgewise check expressiveness pair-network --pairs pairs.g6 --train 20
-
-Or what each method of explanation finds of motifs planted in graphs and of words planted in texts: ROC AUC, fidelity
-above random orders, seconds.
-
-    edgewise check explanations"""
+    edgewise check expressiveness pair-network --pairs pairs.g6 --train 20"""
 
 
 def check(command: Parser) -> None:
-    what = ("expressiveness", "explanations")
-    command.add_argument("what", metavar="WHAT", choices=what, help=" or ".join(what))
-    command.add_argument(
-        "model", metavar="MODEL", nargs="?", help="of expressiveness: a name of `edgewise list models`"
-    )
+    command.add_argument("what", metavar="expressiveness", choices=("expressiveness",), help="what can be told apart")
+    command.add_argument("model", metavar="MODEL", help="a name of `edgewise list models`")
     command.add_argument(
         "options", nargs="*", metavar="OPTION=VALUE", help="the model's own, such as layer=gin depth=5"
     )
-    command.add_argument(
-        "--pairs", metavar="FILE", help="of expressiveness: your own pairs, in graph6, two lines a pair"
-    )
-    number(command, "--train", "STEPS", 0, 100_000, 0, "of expressiveness: train on each pair first")
-    number(command, "--relabellings", "N", 1, 10_000, None, "of expressiveness: copies of each graph (default: 100)")
+    command.add_argument("--pairs", metavar="FILE", help="your own pairs, in graph6, two lines a pair")
+    number(command, "--train", "STEPS", 0, 100_000, 0, "train on each pair first")
+    number(command, "--relabellings", "N", 1, 10_000, 100, "copies of each graph")
 
 
 STORE = """Build a graph on disk that may be larger than memory, show what one holds, or check it by its hashes.
@@ -417,9 +407,7 @@ COMMANDS = {
     ),
     "report": Command("put runs side by side on one page", report, "report.compare:compare", REPORT),
     "plan": Command("show which backend would run on a graph, and why", plan, "command.planning:plan", PLAN),
-    "check": Command(
-        "measure what a model can tell apart, or what explanations find", check, "command.expressiveness:check", CHECK
-    ),
+    "check": Command("measure what a model can tell apart", check, "command.expressiveness:check", CHECK),
     "store": Command("build, show or check a graph on disk, larger than memory", store, "command.store:store", STORE),
     "data": Command("fetch standard data by name, or list it", data, "standard:data", DATA),
     "doctor": Command("show what is installed and what runs here", nothing, "command.doctor:doctor", DOCTOR),

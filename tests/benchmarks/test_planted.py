@@ -1,15 +1,11 @@
 """Planted motifs and words: what is planted is there, and a method that reads it finds it."""
 
-import json
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.studies import planted
 from edgewise import Graph, aggregate
-from edgewise.apps.command import planted
-from edgewise.apps.command.main import main
 from edgewise.explanations import Explained
 from edgewise.layers import GCN
 
@@ -52,28 +48,15 @@ def test_several_seeds_are_one_case() -> None:
     assert (len(whole.subjects), whole.accuracy, whole.name) == (3, 0.75, "pair")
 
 
-def test_the_command_prints_every_case(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_study_has_a_table_for_each_case(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(planted, "STEPS", 40)
     monkeypatch.setattr(planted, "EXPLAINED", 1)
     monkeypatch.setattr(planted, "SEEDS", (0,))
     monkeypatch.setattr(planted, "MOTIFS", {"houses": planted.HOUSE})
     monkeypatch.setattr(planted, "EXPLANATIONS", {"attention": None, "gradient": None})
-    assert main(["check", "explanations", "--json"]) == 0
-    summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(summary) == {*planted.MOTIFS, "words"}
-    assert set(summary["words"]) == {"accuracy", "attention", "gradient"}
-    assert set(summary["houses"]) == {"accuracy", "gradient"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["explanations", "gnn"],
-        ["explanations", "--train", "5"],
-        ["explanations", "--relabellings", "100"],
-        ["expressiveness"],
-    ],
-)
-def test_each_check_takes_its_own_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", *words]) == 2
-    assert "check" in capsys.readouterr().err
+    planted.main()
+    houses, words = capsys.readouterr().out.strip().split("\n\n")
+    assert houses.startswith("| houses") and "attention" not in houses and "`gradient`" in houses
+    assert words.startswith("| words") and "`attention`" in words
