@@ -121,6 +121,23 @@ def test_what_cannot_be_read_is_named(folder, change, said):
         trajectories(str(folder), history=3)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({8: "3,b,B,0,0\n3,b,B,0,0"}, "particle b is in frame 3 2 times: each is in each once"),
+        ({6: None}, "particle b is in frame 2 0 times"),
+        ({15: "8,a,A,0,0", 16: "8,b,B,0,0"}, "its frames must be evenly apart, not 1 and 2"),
+        ({6: "2,b,C,0,0"}, "particle b changes its kind"),
+    ],
+)
+def test_a_table_lacks_no_particle_and_no_frame(folder, tmp_path, change, said):
+    rows = ["step,particle,kind,x,y", *(f"{step},{one},{one.upper()},0,0" for step in range(8) for one in "ab")]
+    rows = [change.get(number, row) for number, row in enumerate(rows)]
+    (tmp_path / "t.csv").write_text("\n".join(row for row in rows if row))
+    with pytest.raises(DataError, match=said):
+        trajectories(str(tmp_path / "t.csv"), history=3)
+
+
 def periodic(folder, flags=True, **options):
     """Films in a box of unequal sides, in which they are written; the radius is above the shorter one."""
     for number in range(6):

@@ -81,16 +81,22 @@ def film_of(
 def films_in(when: Numbers, who: Numbers, film: Numbers, kinds: Numbers, x: Numbers) -> Iterator[tuple[str, Any]]:
     """By name what is known of the films of a table with a row for each particle in each frame, as `film_of` reads it.
 
-    Errors      ValueError for one without a row for each particle in each of its frames
+    Errors      ValueError for one without a row for each particle in each of its frames, which are evenly apart
     """
     for name in dict.fromkeys(film.tolist()):
-        rows = numpy.flatnonzero(film == name)
+        rows, where = numpy.flatnonzero(film == name), f"trajectory {name[:40]}: " if name else ""
         (times, frame), (known, one) = (numpy.unique(a[rows], return_inverse=True) for a in (when, who))
+        there = numpy.bincount(frame * len(known) + one, minlength=len(times) * len(known))
+        if (wrong := numpy.flatnonzero(there != 1)).size:
+            at, who_is = divmod(int(wrong[0]), len(known))
+            what = f"particle {known[who_is]} is in frame {times[at]:g} {there[wrong[0]]} times: each is in each once"
+            raise ValueError(where + what)
+        apart = numpy.diff(times)
+        if not numpy.allclose(apart, numpy.median(apart) if len(apart) else 0, rtol=0.01, atol=0):
+            raise ValueError(f"{where}its frames must be evenly apart, not {apart.min():g} and {apart.max():g}")
         rows = rows[numpy.lexsort((one, frame))]
-        if len(rows) != len(times) * len(known) or (numpy.bincount(frame * len(known) + one) != 1).any():
-            what = f"{len(rows)} rows are not each of {len(known)} particles in each of {len(times)} frames"
-            raise ValueError(f"trajectory {name[:40]}: {what}" if name else what)
         each = kinds[rows].reshape(len(times), len(known))
         if (each != each[0]).any():
-            raise ValueError(f"trajectory {name[:40]}: a particle changes its kind")
+            changing = known[(each != each[0]).any(0)][0]
+            raise ValueError(f"{where}particle {changing} changes its kind")
         yield name, {"positions": x[rows].reshape(*each.shape, -1), "kinds": each[0], "particles": known}
