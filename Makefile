@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip --quiet --no-input --disable-pip-version-check i
 # Where Python writes no bytecode (many containers), it is written once, or each command would compile PyTorch anew.
 COMPILE = $(if $(PYTHONDONTWRITEBYTECODE),env -u PYTHONDONTWRITEBYTECODE TRITON_INTERPRET=1 $(BIN)/python -W ignore -c $(1))
 WARM_TOOLS := 'import pytest, xdist, torch._dynamo, torch._inductor.compile_fx, torch_geometric.nn, e3nn.o3, triton, transformers'
-WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.report, matplotlib.pyplot, networkx, sklearn.datasets'
+WARM := 'import edgewise.apps.command.demo, edgewise.apps.command.runs, edgewise.apps.report.report, networkx, sklearn.datasets'
 RUNTIME := .venv/runtime.stamp
 TOOLS := .venv/tools.stamp
 # What the native module is built from: where that changed, by a pull too, it is built anew.

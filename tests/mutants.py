@@ -30,7 +30,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "edgewise"
 TIME, MEMORY = 600, 16 << 30  # seconds and bytes for all tests of a mutant: about four times what the longest take
-WARM = "scipy.sparse.csgraph torch torch._dynamo torch.testing matplotlib.pyplot networkx sklearn.cluster yaml tqdm"
+WARM = "scipy.sparse.csgraph torch torch._dynamo torch.testing networkx sklearn.cluster yaml tqdm"
 SAME = (
     "_Is_Eq",
     "_IsNot_NotEq",

@@ -89,7 +89,7 @@ def test_a_label_of_any_text_stays_as_it_is() -> None:
         "$\\alpha$",
         r"\$",
     ]
-    drawn = figures.svg(figures.confusion(Confusion(np.eye(len(labels), dtype=int), labels)), "labels")
+    drawn = figures.confusion(Confusion(np.eye(len(labels), dtype=int), labels))
     texts = ["".join(node.itertext()) for node in ElementTree.fromstring(drawn).iter() if node.tag.endswith("}text")]  # noqa: S314
     assert all(texts.count(figures.short(label, figures.NAME_OF_CLASS)) == 2 for label in labels)
     check_svg(drawn.encode())

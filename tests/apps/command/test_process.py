@@ -94,19 +94,6 @@ sys.exit(process.command())
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "edgewise: interrupted\n")
 
 
-def test_a_home_that_is_no_folder_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """matplotlib said that it cannot keep its list of fonts, and made it anew for each command."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "home").touch()
-    home = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MPL"))} | home
-    command = [sys.executable, "-m", "edgewise", "train", "karate", *STEPS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ours)
-    assert done.returncode == 0 and [line[:9] for line in done.stderr.splitlines()] == ["step 2/2 "]
-    (cache,) = tmp_path.glob("cache-*/edgewise/matplotlib/fontlist-*.json")
-    assert cache.is_file()
-
-
 @pytest.mark.parametrize("closed", ["stdout", "all"])
 def test_streams_that_the_shell_has_closed_take_all(closed: str) -> None:
     numbers = {"stdout": (1,), "all": (0, 1, 2)}[closed]

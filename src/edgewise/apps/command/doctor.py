@@ -20,7 +20,7 @@ from edgewise.kernels.planning import machines
 from edgewise.native import REMEDY, WHY_NOT, library
 
 PACKAGES = (  # PyTorch beside, those of pyproject.toml that a user may have installed
-    "matplotlib", "networkx", "numpy", "polars", "PyYAML", "safetensors", "scikit-learn", "scipy", "tqdm", "triton",
+    "networkx", "numpy", "polars", "PyYAML", "safetensors", "scikit-learn", "scipy", "tqdm", "triton",
     "torch_geometric", "rdkit", "ase", "tokenizers", "sacrebleu", "huggingface_hub", "transformers", "e3nn", "openmm",
     "pymetis", "openslide-python", "openslide-bin", "onnx", "onnxscript", "onnxruntime", "fastapi",
     "uvicorn", "optuna", "tensorboard", "numba",

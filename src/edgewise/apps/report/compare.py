@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgewise.apps.console import shown
-from edgewise.apps.report import pages
+from edgewise.apps.report import figures, pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.errors import ConfigError, counted
 from edgewise.tasks.core.drawing import Curve, Curves, Panel
@@ -170,8 +170,6 @@ def results(groups: Sequence[Group]) -> list[Markup]:
 
 def curves(groups: Sequence[Group]) -> list[Markup]:
     """Loss and validation scores of all runs over the steps, each configuration in a colour."""
-    from edgewise.apps.report import figures  # matplotlib is loaded when something is drawn
-
     found = [[curves_of(run) for run in group.runs] for group in groups]
     panels = []
     for name in dict.fromkeys(name for runs in found for run in runs for name in run):
@@ -189,7 +187,7 @@ def curves(groups: Sequence[Group]) -> list[Markup]:
         panels += [Panel(name, lines)] if lines else []
     if not panels:
         return []
-    drawn = figures.svg(figures.curves(Curves(panels[:MOST_PANELS])), "comparison")
+    drawn = figures.curves(Curves(panels[:MOST_PANELS]))
     letters = ", ".join(f"{group.letter} = {recipe(group)}" for group in groups)
     return [element("h2", "Training"), pages.figure(drawn, f"A line for each run. {letters}.")]
 

@@ -20,6 +20,7 @@ from edgewise.apps.arguments import typed_places
 from edgewise.apps.console import columns
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import element
+from edgewise.apps.report.render import part
 from edgewise.deployment.inputs import one_input
 from edgewise.explanations import EXPLANATIONS, Explanation, Fidelity, fidelity
 from edgewise.tasks.core.abilities import predicting
@@ -76,8 +77,6 @@ def default_path(
 
 def write(made: Page, path: Path) -> None:
     """Write a page, and, where it lies in the run's own folder, the list of these pages that its report links to."""
-    from edgewise.apps.report.render import part  # matplotlib is loaded when something is drawn
-
     why, names = made.explanation, made.explanation.names
     method, error = EXPLANATIONS[why.method], why.missed
     missed = {} if error is None else {"sums miss": f"{error:.1g}"}
@@ -182,8 +181,8 @@ def explain(
     print("".join(f"{names.told(explanation.value, one)}\n" for one in sums), end="")
     titles = [*listings[0].head, "score"]
     print(columns([dict(zip(titles, row, strict=True)) for row in listings[0].rows], heads=True))
-    for part in fidelities:
-        print(f"{part.of}: {part.margin:+.0%} of the output's range above random orders (deletion and insertion)")
+    for one in fidelities:
+        print(f"{one.of}: {one.margin:+.0%} of the output's range above random orders (deletion and insertion)")
     print(path)
     best = explanation.nodes.abs().topk(min(NAMED, len(explanation.nodes))).indices.tolist()
     nodes = [{"node": names.nodes[j] if names.nodes else j, "score": float(explanation.nodes[j])} for j in best]

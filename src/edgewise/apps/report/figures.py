@@ -1,131 +1,117 @@
-"""The figures of a report, drawn from what tasks show as data, in the page's colours, light and dark."""
+"""The figures of a report as SVG, drawn from what tasks show as data, in the page's colours, light and dark."""
 
-import hashlib
 import re
-import warnings
+import struct
+import zlib
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from io import StringIO
-from typing import Any
+from itertools import count
+from math import ceil, floor, log10
+from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.collections import EllipseCollection
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
 
-from edgewise.apps.report.pages import DARK, LIGHT, Markup, element, variables
+from edgewise.apps.report.pages import DARK, LIGHT, Markup, element, join, variables
 from edgewise.tasks.core.drawing import (
     Animation,
     Array,
     Colour,
     Confusion,
-    Curve,
     Curves,
     Films,
+    Flags,
     HeatMaps,
     Matrix,
+    Panel,
     Parity,
     Pictures,
     Strip,
 )
 
-# A figure names the page's colours by these stand-ins; `svg` turns them into CSS variables.
-PAGE = {name: f"#0000{n:02x}" for n, name in enumerate(LIGHT, start=1)}
-PAPER, INK, MUTED, RULE, ACCENT, WARM = PAGE.values()
+PAPER, INK, MUTED, RULE, ACCENT, WARM = (f"var(--{name})" for name in LIGHT)
 # Classes: mid-tones that stand out on light paper and on dark.
 CLASSES = ("#3f7fe8", "#e2622f", "#22a08d", "#dba12a", "#9a67e6", "#d9518f", "#74a341", "#1ba6c9", "#a7795a", "#8390a3")
 # Pictures carry their own ground and heat, because a picture's pixels cannot follow the page.
 GROUND, LIT, HEAT, COLD, MATRIX = "#1d2026", "#f2f2ee", "#ff8a3d", "#3d9bff", CLASSES[0]
-
-_STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "edgewise",
-    "text.parse_math": False,  # a dollar sign in a label is a dollar sign
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "font.family": "sans-serif",
-    "font.size": 8.5,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "axes.titlepad": 8.0,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": RULE,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.color": INK,
-    "xtick.color": RULE,
-    "ytick.color": RULE,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
-    "lines.linewidth": 1.6,
-    "lines.solid_capstyle": "round",
-    "image.interpolation": "none",
-}
-WIDTH = 7.2
+WIDTH, SIZE, SMALL, LINE = 520.0, 8.5, 7.5, 14.0  # of a figure, its letters and its lines of text, in points
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # characters that no XML may hold
 LONGEST, NAME_OF_CLASS = 16, 24  # characters of a name in a figure; tables have it whole
 TYPEFACE = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
-@contextmanager
-def sheet(height: float, width: float = WIDTH) -> Iterator[Figure]:
-    """An empty figure, in the report's style."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure
+def sheet(height: float, *parts: str) -> Markup:
+    """A figure of its parts."""
+    size = {"viewBox": f"0 0 {written(WIDTH)} {written(height)}", "xmlns": "http://www.w3.org/2000/svg"}
+    drawn = mark("svg", *parts, role="img", font_family=TYPEFACE, **size)
+    return Markup(NOT_XML.sub("\N{REPLACEMENT CHARACTER}", drawn))
 
 
-@contextmanager
-def drawing(
-    height: float, panels: tuple[int, int] = (1, 1), width: float = WIDTH
-) -> Iterator[tuple[Figure, NDArray[np.object_]]]:
-    """A figure with rows × columns of axes, in the report's style."""
-    with sheet(height, width) as figure:
-        yield figure, figure.subplots(*panels, squeeze=False)
+def mark(name: str, *children: str, **attributes: float | str) -> Markup:
+    """An element of SVG, `_` for the hyphens in its attributes' names."""
+    texts = {key.replace("_", "-"): written(value) for key, value in attributes.items()}
+    return element(name, *children, **texts)
 
 
-def svg(figure: Figure, name: str) -> str:
-    """The figure as SVG text for a page: the same bytes every time, its ids made unique by a hash of its name."""
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # The page's own typefaces draw what matplotlib's lacks.
-        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
-        text = StringIO()
-        # savefig draws twice, the first time for places that the figure's layout finds by itself.
-        nothing = {"Date": None, "Creator": None, "Type": None, "Format": None}
-        canvas: Any = FigureCanvasSVG(figure)
-        canvas.print_svg(text, metadata=nothing)
-    drawn = NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text.getvalue())
-    drawn = re.sub(r"\s*<metadata>.*?</metadata>", "", drawn[drawn.index("<svg") :], flags=re.DOTALL)
-    wanted = set(re.findall(r'(?:url\(|href=")#([^)"]*)', drawn))
-    prefix = "f" + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:8]
-    return re.sub(r"<[^>]*>", lambda tag: _restyled(tag[0], wanted, prefix), drawn)
+def written(value: float | str) -> str:
+    """A number as a figure needs it.
+
+    >>> written(2.0), written(-0.001), written(1.256)
+    ('2', '0', '1.26')
+    """
+    return value if isinstance(value, str) else f"{round(float(value), 2) + 0.0:.2f}".rstrip("0").rstrip(".")
 
 
-def _restyled(tag: str, wanted: set[str], prefix: str) -> str:
-    """A tag in the page's colours and typeface, with the ids that are wanted. Labels, which may read the same, stay."""
-    if tag.startswith("<svg"):
-        tag = re.sub(r' (?:width|height)="[^"]*"', "", tag).replace("<svg", '<svg role="img"', 1)
-    tag = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in wanted else "", tag)
-    tag = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}-", tag)
-    for name, colour in PAGE.items():
-        tag = tag.replace(colour, f"var(--{name})")
-    # The page chooses the typeface; only sizes come from the drawing.
-    return re.sub(r"(font: [^;\"]*?px|font-family:) [^;\"]*", rf"\1 {TYPEFACE}", tag)
+def text(
+    x: float, y: float, words: str, colour: str = INK, size: float = SIZE, turn: float = 0.0, anchor: str = "start"
+) -> Markup:
+    """Words around a height, of which the start, the middle or the end is at x, turned by some degrees."""
+    turned = {"transform": f"rotate({written(turn)} {written(x)} {written(y)})"} if turn else {}
+    return mark("text", words, x=x, y=y + 0.35 * size, fill=colour, font_size=size, text_anchor=anchor, **turned)
+
+
+def room(names: Sequence[str], size: float = SIZE) -> float:
+    """About how wide the longest of some texts is: it lies with the page's typeface."""
+    return size * max((sum(1.0 if east_asian_width(c) in "WF" else 0.6 for c in name) for name in names), default=0.0)
+
+
+def path(lines: Any, colour: str, width: float, **more: float | str) -> Markup:
+    """Lines [N, P, 2], which may have different numbers P of places, as one mark."""
+    d = " ".join("M" + "L".join(f"{written(x)} {written(y)}" for x, y in line) for line in lines)
+    return mark("path", d=d, fill="none", stroke=colour, stroke_width=width, **more)
+
+
+def dot(place: Any, radius: float, fill: str, **more: float | str) -> Markup:
+    """A disc, or a ring where it is not filled."""
+    return mark("circle", cx=place[0], cy=place[1], r=radius, fill=fill, **more)
+
+
+def box(x: float, y: float, width: float, height: float, fill: str = "none", **more: float | str) -> Markup:
+    """A rectangle."""
+    return mark("rect", x=x, y=y, width=width, height=height, fill=fill, **more)
+
+
+def image(pixels: Array, x: float, y: float, width: float, height: float) -> Markup:
+    """Pixels [h, w, 3 or 4] from 0 to 1, as PNG."""
+    rows, columns, channels = pixels.shape
+    values = (255 * pixels.clip(0, 1)).round().astype(np.uint8).reshape(rows, -1)
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", columns, rows, 8, {3: 2, 4: 6}[channels], 0, 0, 0)
+    body = zlib.compress(np.pad(values, ((0, 0), (1, 0))).tobytes())  # each row after its filter, which is none
+    png = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+    href = f"data:image/png;base64,{b64encode(png).decode()}"
+    place: dict[str, Any] = {"x": x, "y": y, "width": width, "height": height, "preserveAspectRatio": "none"}
+    return mark("image", href=href, style="image-rendering:pixelated", **place)
 
 
 def standalone(drawn: str) -> str:
-    """An SVG of `svg` as a file of its own, with the page's colours inside."""
+    """A figure as a file of its own, with the page's colours inside."""
     dark = f"@media (prefers-color-scheme:dark){{svg{{{variables(DARK)}}}}}"
     style = f"svg{{{variables(LIGHT)}background:var(--paper)}}{dark}"
-    start = drawn.index(">", drawn.index("<svg")) + 1
+    start = drawn.index(">") + 1
     return f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[:start]}<style>{style}</style>{drawn[start:]}'
 
 
@@ -140,249 +126,310 @@ def short(name: str, longest: int = LONGEST) -> str:
 
 def shades(weights: Array, colour: str, strength: float = 1.0) -> Array:
     """Weights in [0, 1] as one colour whose opacity is the weight: [..., 4]."""
-    rgb = np.broadcast_to(np.array(to_rgb(colour)), (*weights.shape, 3))
-    return np.concatenate([rgb, strength * weights[..., None]], axis=-1)
+    return np.concatenate([np.broadcast_to(rgb(colour), (*weights.shape, 3)), strength * weights[..., None]], axis=-1)
 
 
-def bare(axes: Axes) -> None:
-    """Axes without frame and ticks, for pictures."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
+def rgb(colour: str) -> Array:
+    """A colour's red, green and blue, from 0 to 1."""
+    return np.frombuffer(bytes.fromhex(colour[1:]), np.uint8) / 255
 
 
-def curves(shown: Curves) -> Figure:
+class Frame(NamedTuple):
+    """A rectangle of a figure, and the values at its sides: left and right, bottom and top."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    x: tuple[float, float] = (0.0, 1.0)
+    y: tuple[float, float] = (0.0, 1.0)
+
+    def at(self, x: Any, y: Any) -> Array:
+        """Where in the figure values are: [..., 2]."""
+        (west, east), (south, north) = self.x, self.y
+        across = self.left + (np.asarray(x, float) - west) / (east - west) * self.width
+        return np.stack([across, self.top + (north - np.asarray(y, float)) / (north - south) * self.height], -1)
+
+    def around(self, places: Array, margin: float) -> "Frame":
+        """The frame with places [N, 2] in its middle, at one scale both ways."""
+        low, high = places.min(0), places.max(0)
+        reach = np.maximum((high - low) * (0.5 + margin), 1e-9)
+        half = np.array([self.width, self.height]) * max(reach[0] / self.width, reach[1] / self.height)
+        (west, south), (east, north) = (low + high) / 2 - half, (low + high) / 2 + half
+        return self._replace(x=(float(west), float(east)), y=(float(south), float(north)))
+
+
+def limits(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """What an axis shows of some values, with a margin on both sides."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    more = margin * (high - low) if high > low else 0.05 * abs(low) or 0.5
+    return low - more, high + more
+
+
+def ticks(low: float, high: float, whole: bool = False, most: int = 6) -> dict[float, str]:
+    """Round numbers between two values, and how they are written.
+
+    >>> ticks(0.02, 0.31)
+    {0.05: '0.05', 0.1: '0.10', 0.15: '0.15', 0.2: '0.20', 0.25: '0.25', 0.3: '0.30'}
+    >>> ticks(0.5, 3.5, whole=True)
+    {1.0: '1', 2.0: '2', 3.0: '3'}
+    """
+    steps = (n * 10.0**k for k in count(floor(log10((high - low) / most))) for n in (1, 2, 5))
+    step = next(step for step in steps if high - low <= most * step and (step >= 1 or not whole))
+    decimals = max(0, -floor(log10(step) + 1e-9))
+    places = [round(n * step, decimals) for n in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    return {at: (f"{at:.{decimals}f}" if decimals < 6 and abs(at) < 1e6 else f"{at:.4g}").replace("-", "−")
+            for at in places}  # fmt: skip
+
+
+def curves(shown: Curves) -> Markup:
     """Panels of curves, each named at its end."""
-    with drawing(2.5, (1, len(shown.panels))) as (figure, grid):
-        for axes, panel in zip(grid[0], shown.panels, strict=True):
-            axes.set_title(panel.title)
-            axes.plot(*panel.points, "o", color=MUTED, markersize=2.5, alpha=0.5, markeredgewidth=0)
-            for _, x, y, colour in panel.curves:
-                axes.plot(x, y, color=_of_curve(colour), marker="o" if len(x) == 1 else "", markersize=3)
-            _name_ends(axes, panel.curves)
-            if shown.mark is not None:
-                axes.axvline(shown.mark, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
-            axes.set_xlabel(panel.axis)
-            axes.xaxis.get_major_locator().set_params(integer=panel.axis == "step")
-            axes.grid(axis="y", color=RULE, linewidth=0.6)
-            axes.set_axisbelow(True)
-            axes.tick_params(length=0)
-            axes.spines["left"].set_visible(False)
-            axes.margins(x=0.02)
-    return figure
+    width = WIDTH / len(shown.panels)
+    return sheet(180, *(join(_panel(one, n * width, width, shown.mark)) for n, one in enumerate(shown.panels)))
+
+
+def _panel(panel: Panel, left: float, width: float, marked: float | None) -> Iterator[Markup]:
+    lines = [(c, np.array([xy for xy in zip(c.x, c.y, strict=True) if np.isfinite(xy).all()])) for c in panel.curves]
+    lines = [(curve, line) for curve, line in lines if len(line)]
+    values = np.concatenate([line for _, line in lines] + [np.stack(panel.points, -1).reshape(-1, 2)])
+    x, y = (limits(values[:, axis].tolist(), margin) for axis, margin in ((0, 0.02), (1, 0.05)))
+    marks, names = ticks(*y), [curve.label for curve in panel.curves]
+    before, after = room([*marks.values()]) + 8, room(names) + 12
+    frame = Frame(left + before, 22, width - before - after, 122, x, y)
+    right, foot = frame.left + frame.width, frame.top + frame.height
+    yield text(frame.left, 8, panel.title)
+    for value, label in marks.items():
+        _, height = frame.at(x[0], value)
+        yield path([[(frame.left, height), (right, height)]], RULE, 0.6)
+        yield text(frame.left - 5, height, label, MUTED, anchor="end")
+    yield path([[(frame.left, foot), (right, foot)]], RULE, 0.8)
+    for value, label in ticks(*x, bool((values[:, 0] % 1 == 0).all()), max(2, int(frame.width / 45))).items():
+        yield text(frame.at(value, y[0])[0], foot + 9, label, MUTED, anchor="middle")
+    yield text((frame.left + right) / 2, foot + 25, panel.axis, MUTED, anchor="middle")
+    if marked is not None:
+        across, _ = frame.at(marked, y[0])
+        yield path([[(across, frame.top), (across, foot)]], MUTED, 0.8, stroke_dasharray="1 2")
+    for place in frame.at(*panel.points):
+        yield dot(place, 1.25, MUTED, opacity=0.5)
+    for curve, line in lines:
+        places, colour = frame.at(*line.T), _of_curve(curve.colour)
+        once = len(line) == 1
+        yield dot(places[0], 1.5, colour) if once else path([places], colour, 1.6, stroke_linejoin="round")
+    ends = sorted((float(frame.at(*line[-1])[1]), c.label, _of_curve(c.colour)) for c, line in lines if c.label)
+    for (_, label, colour), place in zip(ends, _apart([end for end, *_ in ends], foot), strict=True):
+        yield text(right + 5, place, label, colour)
 
 
 def _of_curve(colour: Colour | int) -> str:
-    return CLASSES[colour % len(CLASSES)] if isinstance(colour, int) else PAGE[colour]
+    return CLASSES[colour % len(CLASSES)] if isinstance(colour, int) else f"var(--{colour})"
 
 
-def _name_ends(axes: Axes, lines: Sequence[Curve]) -> None:
-    """Name each curve at its end instead of in a legend, pushed apart where two ends are close."""
-    ends = sorted((line.y[-1], line.label, _of_curve(line.colour)) for line in lines if len(line.y) and line.label)
-    low, high = axes.get_ylim()
-    gap, places = (high - low) * 0.09, list[float]()
-    for value, _, _ in ends:
-        places.append(max(value, places[-1] + gap) if places else value)
-    above = max(0.0, places[-1] - high) if places else 0.0  # all names move down by as much as the last is too high
-    for (_, label, colour), place in zip(ends, places, strict=True):
-        end: dict[str, Any] = {"xy": (1.0, place - above), "xycoords": ("axes fraction", "data")}
-        axes.annotate(label, xytext=(5, 0), textcoords="offset points", color=colour, va="center", **end)
+def _apart(heights: Sequence[float], foot: float, gap: float = 11.0) -> list[float]:
+    """The heights of names at the ends of curves, pushed apart where two ends are close."""
+    places = list[float]()
+    for height in heights:
+        places.append(max(height, places[-1] + gap) if places else height)
+    below = max(0.0, places[-1] - foot) if places else 0.0  # all names move up by as much as the last is too low
+    return [place - below for place in places]
 
 
-def parity(shown: Parity) -> Figure:
+def parity(shown: Parity) -> Markup:
     """A point for each prediction, and the diagonal."""
     unit = f" ({shown.unit})" if shown.unit else ""
-    with drawing(3.4, width=3.8) as (figure, grid):
-        axes: Axes = grid[0, 0]
-        axes.axline((0, 0), slope=1, color=RULE, linewidth=0.8, zorder=0)
-        axes.plot(shown.truth, shown.predicted, "o", color=ACCENT, markersize=2, alpha=0.4, markeredgewidth=0)
-        axes.set(xlabel=f"truth{unit}", ylabel=f"predicted{unit}", aspect="equal")
-        axes.tick_params(length=0)
-    return figure
+    both = limits(np.concatenate([shown.truth, shown.predicted]).tolist(), 0.04)
+    marks, side = ticks(*both), 200.0
+    frame = Frame(WIDTH / 2 - side / 2, 6, side, side, both, both)
+    foot = frame.top + side
+    parts = [
+        path([frame.at(both, both)], RULE, 0.8),
+        path([frame.at([both[0]] * 2 + [both[1]], [both[1]] + [both[0]] * 2)], RULE, 0.8),
+    ]
+    for value, label in marks.items():
+        across, down = frame.at(value, value)
+        parts += [text(across, foot + 9, label, MUTED, anchor="middle")]
+        parts += [text(frame.left - 5, down, label, MUTED, anchor="end")]
+    parts += [dot(place, 1, ACCENT, opacity=0.4) for place in frame.at(shown.truth, shown.predicted)]
+    parts.append(text(WIDTH / 2, foot + 25, f"truth{unit}", MUTED, anchor="middle"))
+    beside = frame.left - room([*marks.values()]) - 14
+    parts.append(text(beside, frame.top + side / 2, f"predicted{unit}", MUTED, turn=-90, anchor="middle"))
+    return sheet(foot + 34, *parts)
 
 
-def confusion(shown: Confusion) -> Figure:
+def confusion(shown: Confusion) -> Markup:
     """Rows are the truth, columns the prediction; a cell's colour is its share of the row."""
     counts, names = shown.counts, [short(name, NAME_OF_CLASS) for name in shown.classes]
-    classes = len(names)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    size = float(np.clip(0.42 * classes + 1.2, 2.6, WIDTH))
-    with drawing(size, width=WIDTH) as (figure, grid):
-        axes: Axes = grid[0, 0]
-        axes.set_aspect("equal")
-        for row, column in np.ndindex(classes, classes):
-            colour, strength = ACCENT if row == column else WARM, 0.75 * np.sqrt(share[row, column])
-            square = (column - 0.47, row - 0.47), 0.94, 0.94
-            axes.add_patch(Rectangle(*square, facecolor=colour, alpha=strength, linewidth=0))
-            if counts[row, column]:
-                strong = INK if share[row, column] >= 0.05 else MUTED
-                axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=strong, fontsize=7.5)
-        axes.set(xlim=(-0.5, classes - 0.5), ylim=(classes - 0.5, -0.5))
-        turn: dict[str, Any] = {"rotation": 35, "ha": "left"} if max(map(len, names)) > 3 else {"ha": "center"}
-        axes.set_xticks(range(classes), names, rotation_mode="anchor", **turn)
-        axes.set_yticks(range(classes), names)
-        axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
-        axes.set_ylabel("truth")
-        axes.set_xlabel("prediction", labelpad=6)
-        axes.spines[:].set_visible(False)
-    return figure
+    strength = 0.75 * np.sqrt(share)
+    frame, parts = squares(np.where(np.eye(len(names), dtype=bool), strength, -strength), names, names, 20.0)
+    side = frame.width / max(len(names), 1)
+    size = min(SMALL, 1.6 * side / len(str(counts.max(initial=1))))
+    for row, column in np.argwhere(counts).tolist():
+        x, y = frame.at(column, row)
+        strong = INK if share[row, column] >= 0.05 else MUTED
+        parts.append(text(x, y, str(counts[row, column]), strong, size, anchor="middle"))
+    foot, before = frame.top + frame.height, room(names, min(SIZE, 0.9 * side))
+    parts.append(text(frame.left + frame.width / 2, foot + 11, "prediction", MUTED, anchor="middle"))
+    parts.append(
+        text(frame.left - before - 16, frame.top + frame.height / 2, "truth", MUTED, turn=-90, anchor="middle")
+    )
+    return sheet(foot + 20, *parts)
 
 
-def matrix(shown: Matrix) -> Figure:
+def squares(
+    strength: Array, rows: Sequence[str], columns: Sequence[str], aside: float = 0.0
+) -> tuple[Frame, list[Markup]]:
+    """A matrix [I, J] from -1 to 1 of squares with the names of its rows and columns, in the middle of a figure: blue
+    for what is above 0 and orange below. `aside` is left free to its left."""
+    height, width = strength.shape
+    before, least = room(rows) + 6 + aside, room(columns) * 0.75 + 8
+    side = min(26.0, (WIDTH - before - least) / max(width, 1))
+    size = min(SIZE, 0.9 * side)
+    left = max(before, (WIDTH - width * side) / 2)
+    names: dict[str, Any] = {"turn": -45} if max(map(len, columns), default=0) > 3 else {"anchor": "middle"}
+    top = room(columns, size) * 0.72 + 12 if "turn" in names else LINE
+    frame = Frame(left, top, width * side, height * side, (-0.5, width - 0.5), (height - 0.5, -0.5))
+    parts = []
+    for row, column in np.argwhere(np.abs(strength) > 0.01).tolist():
+        (x, y), score = frame.at(column, row), float(strength[row, column])
+        fill = ACCENT if score > 0 else WARM
+        parts.append(box(x - 0.47 * side, y - 0.47 * side, 0.94 * side, 0.94 * side, fill, opacity=abs(score)))
+    for row, name in enumerate(rows):
+        parts.append(text(left - 5, float(frame.at(0, row)[1]), name, MUTED, size, anchor="end"))
+    for column, name in enumerate(columns):
+        parts.append(text(float(frame.at(column, 0)[0]), top - 7, name, MUTED, size, **names))
+    return frame, parts
+
+
+def matrix(shown: Matrix) -> Markup:
     """The mean of the heads with its labels, and beside it each head."""
-    heads, length = len(shown.weights), len(shown.labels)
+    heads, labels = len(shown.weights), [short(label) for label in shown.labels]
     small = heads if heads > 1 else 0
-    ratio = [4.0, 1.0] if small else [1.0]
-    with sheet(5.9) as figure:
-        columns = figure.add_gridspec(1, len(ratio), width_ratios=ratio, wspace=0.06)
-        axes = figure.add_subplot(columns[0])
-        _draw_matrix(axes, shown.weights.mean(0))
-        axes.set_title("mean of the heads" if small else "the head", pad=16)
-        for ticks in (axes.set_xticks, axes.set_yticks):
-            ticks(range(length), [short(label) for label in shown.labels], fontsize=min(7.5, 300 / length))
-        axes.tick_params(length=0, pad=2, top=True, bottom=False, labeltop=True, labelbottom=False)
-        if small:
-            rows = columns[1].subgridspec(min(small, 4), -(-small // 4), hspace=0.12)
-            for head in range(small):
-                axes = figure.add_subplot(rows[head % 4, head // 4])
-                _draw_matrix(axes, shown.weights[head])
-                axes.set_title(f"head {head + 1}", fontsize=7.5, pad=3, color=MUTED)
-    return figure
+    before, columns = room(labels) + 6, -(-small // 4)
+    beside = 96.0 if small else 0.0
+    side = min(390.0, WIDTH - before - beside - 10)
+    step, top = side / max(len(labels), 1), 34.0
+    size = min(SMALL, 0.95 * step)
+    parts = [text(before, 7, "mean of the heads" if small else "the head")]
+    parts += _weights(shown.weights.mean(0), before, top, side)
+    for number, label in enumerate(labels):
+        middle = (number + 0.5) * step
+        parts.append(text(before - 4, top + middle, label, MUTED, size, anchor="end"))
+        parts.append(text(before + middle, top - 6, label, MUTED, size, anchor="middle"))
+    each = min(beside / max(columns, 1) - 6, side / 4 - LINE)
+    for head in range(small):
+        x, y = before + side + 14 + head // 4 * (each + 6), top + head % 4 * side / 4
+        parts += [text(x, y - 6, f"head {head + 1}", MUTED, SMALL), *_weights(shown.weights[head], x, y, each)]
+    return sheet(top + side + 4, *parts)
 
 
-def _draw_matrix(axes: Axes, weights: Array) -> None:
-    """Draw weights [I, J] as squares. Each row is scaled by its largest weight, or long rows would all look pale."""
-    heat = weights / np.maximum(weights.max(1, keepdims=True), 1e-12)
-    axes.imshow(shades(heat, MATRIX))
-    height, width = weights.shape
-    axes.add_patch(Rectangle((-0.5, -0.5), width, height, facecolor="none", edgecolor=RULE, linewidth=0.7))
-    bare(axes)
+def _weights(weights: Array, x: float, y: float, side: float) -> list[Markup]:
+    """Weights [I, J] as squares. Each row is scaled by its largest weight, or long rows would all look pale."""
+    heat = shades(weights / np.maximum(weights.max(1, keepdims=True), 1e-12), MATRIX)
+    return [image(heat, x, y, side, side), box(x, y, side, side, stroke=RULE, stroke_width=0.7)]
 
 
-def pictures(shown: Pictures) -> Figure:
+def pictures(shown: Pictures) -> Markup:
     """A row of images under their titles, and below it a row for each kind of heat."""
-    count = len(shown.pixels)
-    side, rows = WIDTH / count, 1 + len(shown.heat)
-    with sheet(rows * (side + 0.25) if shown.heat else 1.35 * side) as figure:
-        bands: Any = figure.subfigures(rows, 1, squeeze=False, height_ratios=[1.25, *[1.0] * len(shown.heat)])
-        first, *others = bands[:, 0]
-        if others:
-            first.suptitle("image and prediction", x=0.005, ha="left", fontsize=8.5, color=MUTED)
-        for axes, pixels, title, wrong in zip(_row(first, count), shown.pixels, shown.titles, shown.wrong, strict=True):
-            _draw_image(axes, pixels)
-            axes.set_title(title, loc="center", color=WARM if wrong else INK)
-        for band, heat in zip(others, shown.heat, strict=True):
-            band.suptitle(heat.label, x=0.005, ha="left", fontsize=8.5, color=MUTED)
-            for column, axes in enumerate(_row(band, count)):
-                _draw_image(axes, shown.pixels[column], heat.values[column])
-                if heat.cells:
-                    _outline(axes, shown.pixels[column].shape, heat.values[column].shape, heat.cells[column])
-    return figure
+    place, top, parts = WIDTH / len(shown.pixels), LINE, list[Markup]()
+    side = 0.94 * place
+    if shown.heat:
+        parts, top = [text(0, 7, "image and prediction", MUTED)], 2 * LINE
+    rows = np.array([one.shape for one in shown.pixels]).T
+    tall = side * float((rows[0] / rows[1]).max())  # a picture keeps its shape
+    for n, (pixels, title, wrong) in enumerate(zip(shown.pixels, shown.titles, shown.wrong, strict=True)):
+        parts.append(text((n + 0.5) * place, top - 7, title, WARM if wrong else INK, anchor="middle"))
+        parts += _image(pixels, n * place, top, side, tall)
+    for heat in shown.heat:
+        top += tall + LINE + 6
+        parts.append(text(0, top - 8, heat.label, MUTED))
+        for n, (pixels, values) in enumerate(zip(shown.pixels, heat.values, strict=True)):
+            parts += _image(pixels, n * place, top, side, tall, values)
+            if heat.cells:
+                (row, column), high, wide = heat.cells[n], tall / len(values), side / len(values[0])
+                outline: dict[str, Any] = {"stroke": "#ffffff", "stroke_width": 1.4}
+                parts.append(box(n * place + column * wide, top + row * high, wide, high, **outline))
+    return sheet(top + tall + 4, *parts)
 
 
-def _row(figure: Any, columns: int) -> Any:
-    return figure.subplots(1, columns, squeeze=False)[0]
-
-
-def _draw_image(axes: Axes, image: Array, heat: Array | None = None) -> None:
+def _image(pixels: Array, x: float, y: float, width: float, height: float, heat: Array | None = None) -> list[Markup]:
     """A grey image [h, w] in [0, 1], under the heat [a, b] of its patches where there is any."""
-    height, width = image.shape
-    extent = (0.0, float(width), float(height), 0.0)
-    ground, lit = np.array(to_rgb(GROUND)), np.array(to_rgb(LIT))
-    axes.imshow(ground + image[..., None] * (lit - ground), extent=extent)
+    layers = [rgb(GROUND) + pixels[..., None] * (rgb(LIT) - rgb(GROUND))]
     if heat is not None:
         relative = heat / max(float(np.abs(heat).max()), 1e-12)
-        axes.imshow(shades(relative.clip(0), HEAT, 0.85), extent=extent)
-        if (relative < 0).any():
-            axes.imshow(shades((-relative).clip(0), COLD, 0.85), extent=extent)
-    axes.set(xlim=(0, width), ylim=(height, 0))
-    bare(axes)
+        signs = [(relative, HEAT), *([(-relative, COLD)] if (relative < 0).any() else [])]
+        layers += [shades(one.clip(0), colour, 0.85) for one, colour in signs]
+    return [image(layer, x, y, width, height) for layer in layers]
 
 
-def _outline(axes: Axes, pixels: tuple[int, ...], cells: tuple[int, ...], cell: tuple[int, int]) -> None:
-    """Outline one of the cells into which an image is divided."""
-    height, width = pixels[0] / cells[0], pixels[1] / cells[1]
-    corner = cell[1] * width, cell[0] * height
-    axes.add_patch(Rectangle(corner, width, height, facecolor="none", edgecolor="#ffffff", linewidth=1.4))
-
-
-def heat_maps(shown: HeatMaps) -> Figure:
+def heat_maps(shown: HeatMaps) -> Markup:
     """A row of pictures, and below each the same in grey under its heat; its sides are counted in the heat's cells."""
-    width = WIDTH / max(2, len(shown.maps))
-    with drawing(2 * width + 0.3, (2, len(shown.maps)), width * len(shown.maps)) as (figure, grid):
-        for column, (title, picture, heat, region, area) in enumerate(shown.maps):
-            above, below = grid[:, column]
-            rows, columns = heat.shape
-            extent = (0.0, float(columns), float(rows), 0.0)
-            grey = picture.mean(-1, keepdims=True).repeat(3, -1)
-            for axes, layer in ((above, picture), (below, grey), (below, shades(heat, HEAT, 0.85))):
-                axes.imshow(layer, extent=extent)
-                axes.set_aspect(picture.shape[0] / picture.shape[1] * columns / rows)
-                bare(axes)
-            above.set_title(title)
-            if region is not None and region.any():
-                y, x = ((np.arange(n) + 0.5) / n * side for n, side in zip(region.shape, area, strict=True))
-                below.contour(x, y, region.astype(np.float64), levels=[0.5], colors=[INK], linewidths=1.2)
-    return figure
+    ratio = max(one.picture.shape[0] / one.picture.shape[1] for one in shown.maps)
+    place = WIDTH / max(2, len(shown.maps))
+    width = (place - 8) / max(1.0, ratio)
+    below, parts = LINE + width * ratio + 8, list[Markup]()
+    for n, (title, picture, heat, region, area) in enumerate(shown.maps):
+        x, height = n * place, width * picture.shape[0] / picture.shape[1]
+        grey = picture.mean(-1, keepdims=True).repeat(3, -1)
+        parts.append(text(x, 7, title))
+        for y, layer in ((LINE, picture), (below, grey), (below, shades(heat, HEAT, 0.85))):
+            parts.append(image(layer, x, y, width, height))
+        if region is not None and region.any():
+            cells = np.array([width / heat.shape[1] * area[1], height / heat.shape[0] * area[0]]) / region.shape[::-1]
+            parts.append(path(_edges(region) * cells + [x, below], INK, 1.2))
+    return sheet(below + width * ratio + 4, *parts)
+
+
+def _edges(region: Flags) -> Array:
+    """The sides [S, 2, 2] of the cells inside a region whose other side is outside."""
+    down, across = (np.argwhere(np.diff(region, axis=axis)) for axis in (0, 1))
+    flat = np.stack([down[:, ::-1] + [0, 1], down[:, ::-1] + [1, 1]], 1)
+    upright = np.stack([across[:, ::-1] + [1, 0], across[:, ::-1] + [1, 1]], 1)
+    return np.concatenate([flat, upright]).astype(float)
 
 
 MOMENTS = 5  # of a strip
 EVERY = 2  # frames between two that an animation holds: a browser interpolates
-PANEL, GAP, TOP = 300, 24, 26  # of an animation, in pixels
+PLAYED, GAP = 248.0, 20.0  # the width of a film that plays, and what is between two
 
 
-def strip(shown: Strip) -> Figure:
+def strip(shown: Strip) -> Markup:
     """Each film in a row, at evenly spaced steps."""
-    films = shown.films.films
-    moments = np.linspace(0, len(films[0][1]) - 1, MOMENTS).round().astype(int).tolist()
-    with drawing(len(films) * WIDTH / MOMENTS * 1.1, (len(films), MOMENTS)) as (figure, grid):
-        for row, (name, centres) in zip(grid, films, strict=True):
-            for axes, moment in zip(row, moments, strict=True):
-                _draw_discs(axes, shown.films, centres[moment])
-                if axes in grid[0]:
-                    axes.set_title(f"step {moment}")
-            row[0].set_ylabel(name)
-    return figure
+    films, parts = shown.films, list[Markup]()
+    moments = np.linspace(0, len(films.films[0][1]) - 1, MOMENTS).round().astype(int).tolist()
+    place = (WIDTH - LINE) / MOMENTS
+    height = (place - 6) * films.box[1] / films.box[0]
+    for row, (name, centres) in enumerate(films.films):
+        top = LINE + row * (height + 8)
+        parts.append(text(6, top + height / 2, name, MUTED, turn=-90, anchor="middle"))
+        for n, moment in enumerate(moments):
+            frame = _box_of(films, LINE + n * place, top, place - 6)
+            if row == 0:
+                parts.append(text(frame.left, 6, f"step {moment}"))
+            places = zip(frame.at(*centres[moment].T), films.classes, strict=True)
+            parts += [dot(at, films.radius * frame.width / films.box[0], CLASSES[c]) for at, c in places]
+            parts.append(box(*frame[:4], stroke=MUTED, stroke_width=0.8))
+    return sheet(top + height + 2, *parts)
 
 
-def _draw_discs(axes: Axes, films: Films, centres: Array) -> None:
-    """Discs [N, 2] in their box."""
-    width, height = films.box
-    sizes = np.full(len(centres), 2 * films.radius)
-    where: dict[str, Any] = {"units": "xy", "offsets": centres, "transOffset": axes.transData}
-    colours = [CLASSES[c] for c in films.classes]
-    axes.add_collection(EllipseCollection(sizes, sizes, 0 * sizes, facecolors=colours, **where))
-    axes.add_patch(Rectangle((0, 0), width, height, facecolor="none", edgecolor=MUTED, linewidth=0.8))
-    axes.set(xlim=(-0.02 * width, 1.02 * width), ylim=(-0.02 * height, 1.02 * height), aspect="equal")
-    bare(axes)
+def _box_of(films: Films, left: float, top: float, width: float) -> Frame:
+    across, up = films.box
+    return Frame(left, top, width, width * up / across, (0.0, across), (0.0, up))
 
 
 def animation(shown: Animation) -> Markup:
-    """Films side by side, as an SVG that moves."""
-    films = shown.films
-    panels = [_panel(films, name, film[::EVERY], n * (PANEL + GAP)) for n, (name, film) in enumerate(films.films)]
-    width = len(panels) * (PANEL + GAP) - GAP
-    box = {"viewBox": f"-1 0 {width + 2} {PANEL + TOP + 1}", "role": "img", "xmlns": "http://www.w3.org/2000/svg"}
-    return element("svg", *panels, **box)
-
-
-def _panel(films: Films, name: str, film: Array, left: int) -> Markup:
-    """One film [T, N, 2] in its box, under its name."""
-    scale = PANEL / films.box[0]
-    seconds = f"{len(film) * EVERY * films.frame * films.slower:.1f}s"
-    x, y = (left + film[..., 0] * scale).T.tolist(), (TOP + PANEL - film[..., 1] * scale).T.tolist()
-    words = {"x": str(left), "y": "16", "fill": "var(--muted)", "font-size": "13", "font-family": "sans-serif"}
-    outline = {"width": str(PANEL), "height": str(PANEL), "fill": "none", "stroke": "var(--rule)"}
-    discs = []
-    for across, down, label in zip(x, y, films.classes, strict=True):
-        moves = [
-            element("animate", attributeName=axis, values=_listed(places), dur=seconds, repeatCount="indefinite")
-            for axis, places in (("cx", across), ("cy", down))
-        ]
-        first = {"cx": _listed(across[:1]), "cy": _listed(down[:1]), "r": f"{films.radius * scale:.1f}"}
-        discs.append(element("circle", *moves, **first, fill=CLASSES[label]))
-    return element("g", element("text", name, **words), element("rect", x=str(left), y=str(TOP), **outline), *discs)
-
-
-def _listed(places: list[float]) -> str:
-    return ";".join(f"{place:.1f}" for place in places)
+    """Films side by side, which play."""
+    films, parts = shown.films, list[Markup]()
+    for n, (name, film) in enumerate(films.films):
+        frame = _box_of(films, 1 + n * (PLAYED + GAP), 20, PLAYED)
+        parts += [text(frame.left, 10, name, MUTED, 11), box(*frame[:4], stroke=RULE)]
+        shots = film[::EVERY]
+        seconds = f"{len(shots) * EVERY * films.frame * films.slower:.1f}s"
+        for places, label in zip(frame.at(*shots.T), films.classes, strict=True):
+            moves = [
+                element("animate", attributeName=axis, values=";".join(f"{at:.1f}" for at in values), dur=seconds,
+                        repeatCount="indefinite")
+                for axis, values in (("cx", places[:, 0]), ("cy", places[:, 1]))
+            ]  # fmt: skip
+            radius = films.radius * frame.width / films.box[0]
+            parts.append(mark("circle", *moves, cx=places[0, 0], cy=places[0, 1], r=radius, fill=CLASSES[label]))
+    return sheet(frame.top + frame.height + 2, *parts)

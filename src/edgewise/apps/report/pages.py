@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 import edgewise
@@ -106,9 +105,9 @@ def equation(text: str) -> Markup:
     return join(made)
 
 
-def figure(svg: str, caption: str) -> Markup:
-    """A drawing made by `figures.svg`, with its caption."""
-    return element("figure", Markup(svg), element("figcaption", caption))
+def figure(svg: Markup, caption: str) -> Markup:
+    """A drawing, with its caption."""
+    return element("figure", svg, element("figcaption", caption))
 
 
 def headline(numbers: Mapping[str, str]) -> Markup:
@@ -140,7 +139,7 @@ def page(title: str, *body: str) -> Markup:
 
 def write(path: Path, title: str, kind: str, heading: str, *body: str) -> None:
     """Write a page: what kind it is, its heading, its body, and what made it."""
-    made = f"Made by Edgewise {edgewise.__version__} with matplotlib {version('matplotlib')}."
+    made = f"Made by Edgewise {edgewise.__version__}."
     opening = element("p", f"Edgewise {kind}", class_="eyebrow"), element("h1", heading)
     content = page(f"{title} · Edgewise", *opening, *body, element("footer", made))
     write_file(path, content.encode(errors="replace"))

@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from edgewise.apps.report import figures, networks, pages
 from edgewise.apps.report.pages import Markup, element
 from edgewise.files import write_file
@@ -29,7 +27,7 @@ from edgewise.tasks.core.drawing import (
     TextTable,
 )
 
-FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
+FIGURES: dict[type, Callable[[Any], Markup]] = {
     Alignment: networks.alignment,
     Animation: figures.animation,
     Confusion: figures.confusion,
@@ -46,18 +44,17 @@ FIGURES: dict[type, Callable[[Any], Figure | Markup]] = {
 
 
 def save(drawing: Drawing, run: Path) -> tuple[Path, Markup]:
-    """Write a drawing into a run's figures: its file, and its SVG for a page that shows several runs."""
-    svg = drawn(drawing, run.name)
+    """Write a drawing into a run's figures: its file, and its SVG for a page."""
+    svg = drawn(drawing)
     path = run / "figures" / f"{drawing.name}.svg"
     path.parent.mkdir(exist_ok=True)
     write_file(path, figures.standalone(svg).encode())
     return path, svg
 
 
-def drawn(drawing: Drawing, prefix: str) -> Markup:
-    """A drawing as SVG; with another prefix for each page, or part of one, its ids are its own."""
-    made = FIGURES[type(drawing.figure)](drawing.figure)
-    return made if isinstance(made, Markup) else Markup(figures.svg(made, f"{prefix}-{drawing.name}"))
+def drawn(drawing: Drawing) -> Markup:
+    """A drawing as SVG."""
+    return FIGURES[type(drawing.figure)](drawing.figure)
 
 
 def part(content: Content, run: Path | None) -> Markup:
@@ -66,8 +63,7 @@ def part(content: Content, run: Path | None) -> Markup:
 
 
 def _figure(drawing: Drawing, run: Path | None) -> Markup:
-    svg = drawn(drawing, "page") if run is None else save(drawing, run)[1]
-    return pages.figure(svg, drawing.caption)
+    return pages.figure(drawn(drawing) if run is None else save(drawing, run)[1], drawing.caption)
 
 
 def _table(table: TextTable, run: Path | None) -> Markup:

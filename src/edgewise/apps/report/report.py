@@ -17,6 +17,7 @@ from edgewise.apps.options import configure
 from edgewise.apps.recipes import SYSTEMS, System
 from edgewise.apps.report import pages
 from edgewise.apps.report.pages import Markup, element
+from edgewise.apps.report.render import part
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
@@ -99,8 +100,6 @@ class RunPage:
 
     def section(self, title: str, make: Callable[[], Iterable[Content]]) -> list[Markup]:
         """A titled part of the page; its drawings are saved in the run folder too."""
-        from edgewise.apps.report.render import part  # matplotlib is loaded when something is drawn
-
         try:
             made = [part(content, self.run) for content in make()]
         except Exception as error:  # nor must one picture

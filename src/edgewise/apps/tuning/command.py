@@ -1,9 +1,9 @@
 """`edgewise tune`: trials, then the best options as a recipe, one reading of the test data with it, and a page."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,15 @@ from edgewise.apps.command.runs import carry_out, one_of, rehearse, sentence, su
 from edgewise.apps.console import shown
 from edgewise.apps.options import Overrides, configure
 from edgewise.apps.report import figures, pages
-from edgewise.apps.report.pages import Markup, element
+from edgewise.apps.report.compare import MOST_PANELS
+from edgewise.apps.report.pages import Markup, element, join
 from edgewise.apps.tuning import space
 from edgewise.apps.tuning.study import REFUSED, Reached, Search, Study, folder_of, held
 from edgewise.errors import ConfigError, counted
 from edgewise.files import write_file
 from edgewise.models import MODELS
 from edgewise.tasks import Task
+from edgewise.tasks.core.drawing import Curve, Curves, Panel
 from edgewise.training import Result
 
 if TYPE_CHECKING:
@@ -197,31 +199,38 @@ def again(study: Study) -> list[Markup]:
 
 
 def plots(study: Study) -> Iterator[Markup]:
-    """Optuna's own: trials in their order, which options mattered, and all options at once."""
-    from matplotlib import pyplot
-    from optuna.visualization import matplotlib as drawn
+    """Trials in their order, which options mattered, and what was reached over the values of these."""
+    ranked, dimensions = study.complete(), {one.option: one for one in study.search.dimensions}
+    numbers, values = zip(*sorted((one.number, one.value) for one in ranked), strict=True)
+    best = Curve("best", numbers, [*accumulate(values, max if study.maximise else min)], "accent")
+    yield element("h2", "Trials")
+    history = Panel(f"valid {study.metric}", [best], "trial", (numbers, values))
+    yield pages.figure(figures.curves(Curves([history])), "Each trial's validation figure, and the best so far.")
+    if len(set(values)) == 1:
+        return
+    options = [*dimensions]
+    if len(ranked) >= FEWEST:
+        from optuna.importance import get_param_importances
 
-    values = {one.value for one in study.complete()}
-    enough = len(study.complete()) >= FEWEST and len(values) > 1
-    made: dict[str, tuple[Any, str, bool]] = {
-        "Trials": (drawn.plot_optimization_history, "Each trial's validation figure, and the best so far.", True),
-        "Importance": (drawn.plot_param_importances, IMPORTANCE, enough),
-        "Options": (
-            drawn.plot_parallel_coordinate,
-            "A line for each trial that was not stopped early.",
-            len(values) > 1,
-        ),
-    }
-    for title, (plot, caption, possible) in made.items():
-        if possible:
-            with pyplot.rc_context(), warnings.catch_warnings():  # it chooses a style for all
-                warnings.simplefilter("ignore", UserWarning)  # of an axis with one value
-                picture = plot(study.optuna).get_figure()
-                picture.set_size_inches(9, 4)
-                svg = figures.svg(picture, title)
-                pyplot.close(picture)
-            yield element("h2", title)
-            yield pages.figure(svg, caption)
+        shares = get_param_importances(study.optuna)
+        yield join([element("h2", "Importance"), element("p", IMPORTANCE)])
+        yield pages.table(["option", "share"], [[one, f"{share:.0%}"] for one, share in shares.items()], ["share"])
+        options = [*shares]
+    yield element("h2", "Options")
+    drawn = figures.curves(Curves([over(dimensions[one], ranked) for one in options[:MOST_PANELS]]))
+    yield pages.figure(drawn, "Each trial's validation figure over the values of the options that matter most.")
+
+
+def over(dimension: space.Dimension, ranked: Sequence[Reached]) -> Panel:
+    """What trials reached over the values of an option."""
+    values, name = [one.params[dimension.option] for one in ranked], dimension.option.rpartition(".")[2]
+    places: Sequence[Any] = values
+    if dimension.choices:
+        places = [dimension.choices.index(str(value)) for value in values]
+        name = f"{name}: {', '.join(f'{n} = {choice}' for n, choice in enumerate(dimension.choices))}"
+    elif dimension.by_magnitude:
+        places, name = np.log10(places).tolist(), f"log₁₀ {name}"
+    return Panel("", [], name, (places, [one.value for one in ranked]))
 
 
 def table(study: Study) -> Markup:
