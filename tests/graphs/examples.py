@@ -19,7 +19,7 @@ from edgewise.graphs import (
     strided,
     window,
 )
-from edgewise.graphs.patterns import Strided, fixed_parts, strided_parts
+from edgewise.graphs.patterns import fixed_parts, strided_parts
 from edgewise.graphs.rule import Both, Causal, Complete, Either, Itself, Others, Window
 
 RULES: list[Rule] = [
@@ -32,10 +32,8 @@ RULES: list[Rule] = [
     Window(1, sides="past"),
     Window(2, dilation=3),
     Window(2, dilation=2, sides="past"),
-    Strided(1),
-    Strided(2),
-    Strided(3),
-    Either(Window(1), Strided(4)),
+    Either(Window(1, sides="past"), Window(3, dilation=2, sides="past")),
+    Either(Window(1), Either(Window(3, sides="past"), Window(2, dilation=4, sides="past"))),
     Either(Itself(), Window(2, dilation=2)),
     Both(Causal(), Window(3)),
     Both(Others(), Either(Causal(), Window(2, dilation=2))),

@@ -102,14 +102,6 @@ def test_two_steps_of_a_sparse_transformer_reach_all_the_past(
     assert torch.equal(paths > 0, torch.ones(20, 20).tril() > 0)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3, 5, 40])
-@pytest.mark.parametrize(("receivers", "offset"), [(0, 0), (1, 3), (12, 0), (30, 4)])
-def test_edges_of_a_strided_graph_are_counted_in_closed_form(stride: int, receivers: int, offset: int) -> None:
-    graph = Graph(strided(1, stride).rule, receivers, receivers + offset, offset)
-    assert graph.num_edges == int(graph.dense_mask().sum())
-    assert strided(10**9, 10**3).num_edges == 10**9 * 1000 - 999 * 500 + 1000 * 10**6 * (10**6 - 1) // 2
-
-
 def test_edges_of_which_a_count_would_take_too_long_are_refused() -> None:
     with pytest.raises(GraphError, match=r"are counted in 357,142,950,000,000 ranges of 50,000,000 receivers"):
         _ = fixed(50_000_000, 7).num_edges
@@ -129,10 +121,6 @@ def test_blocks() -> None:
 
 def test_bipartite() -> None:
     assert_drawn(bipartite(2, 3), "..###", "..###", "##...", "##...", "##...")
-    assert bipartite(3 * 10**9, 2 * 10**9).num_edges == 12 * 10**18  # at once: it is not summed
-    graph = bipartite(5, 4)
-    for first, last in [(0, 9), (0, 3), (2, 7), (5, 9), (4, 4)]:
-        assert graph.rows(first, last).num_edges == int(graph.in_degrees()[first:last].sum())
 
 
 def test_a_large_complete_graph_costs_nothing() -> None:
@@ -209,7 +197,7 @@ def test_a_disc_lists_the_edges_of_its_mask_beside_a_whole_radius_too(radius: fl
 
 
 @pytest.mark.parametrize(("height", "width"), list(product(range(5), repeat=2)))
-def test_edges_are_counted_in_closed_form(height: int, width: int) -> None:
+def test_edges_are_counted_without_a_list(height: int, width: int) -> None:
     graphs = [grid(height, width, neighbors, loops) for neighbors in (4, 8) for loops in (False, True)]
     graphs += [squares(height, width, size, shift) for size, shift in ((1, 0), (2, 0), (2, 1), (9, 4))]
     graphs += [disc(height, width, radius) for radius in (0, 1.5, 2.3, 1e300)]
@@ -218,8 +206,7 @@ def test_edges_are_counted_in_closed_form(height: int, width: int) -> None:
         assert graph.num_edges == int(graph.in_degrees().sum()) == len(graph.senders)
 
 
-def test_a_huge_image_is_counted_at_once() -> None:
-    assert grid(100_000, 60_000).num_edges == 299_998 * 179_998
+def test_the_edges_of_a_rule_are_a_number_to_the_compiler() -> None:
     assert torch.compile(lambda: torch.ones(squares(4, 5, 2).num_edges), backend="eager", fullgraph=True)().sum() == 72
 
 

@@ -64,32 +64,6 @@ def window(n: int, radius: int, dilation: int = 1, sides: Literal["both", "past"
     return Graph(Window(radius, dilation, sides), n, n)
 
 
-@dataclass(frozen=True)
-class Strided(Rule):
-    """Listen to the last `stride` positions and to every stride-th one before: causal."""
-
-    stride: int
-
-    def listens(self, i: Tensor, j: Tensor) -> Tensor:
-        back = i - j
-        return (back >= 0) & ((back < self.stride) | (back % self.stride == 0))
-
-    def intervals(self, i: Tensor, senders: int) -> Intervals:
-        i = i[:, None]
-        local = i - self.stride + 1
-        column = i % self.stride + torch.arange(0, senders, self.stride, device=i.device)
-        starts = torch.cat([torch.minimum(column, local), local], dim=1)
-        stops = torch.cat([torch.minimum(column + 1, local), i + 1], dim=1)
-        return clip(starts, stops, senders)
-
-    def edges_of(self, first: int, last: int, senders: int) -> int | None:
-        if senders < last:
-            return None
-        blocks = [(end // self.stride, end % self.stride) for end in (first, last)]
-        before, upto = (self.stride * n * (n - 1) // 2 + rest * n for n, rest in blocks)  # of those farther away
-        return Window(self.stride - 1, sides="past").edges_of(first, last, senders) + upto - before
-
-
 def strided(n: int, stride: int) -> Graph:
     """Everyone listens to the last `stride` positions, and to every stride-th one before them.
 
@@ -106,8 +80,8 @@ def strided(n: int, stride: int) -> Graph:
     .###.
     #.###
     """
-    n = whole_number(n, "n")
-    return Graph(Strided(whole_number(stride, "stride", least=1)), n, n)
+    near, far = strided_parts(n, stride)
+    return near.union(far)
 
 
 def strided_parts(n: int, stride: int) -> tuple[Graph, Graph]:
@@ -267,11 +241,6 @@ class Bipartite(Symmetric):
         on_left = (i < self.left)[:, None]
         return clip(on_left * self.left, torch.where(on_left, self.left + self.right, self.left), senders)
 
-    def edges_of(self, first: int, last: int, senders: int) -> int:
-        on_left = max(0, min(last, self.left) - first)
-        left = min(self.left, senders)
-        return on_left * (min(self.left + self.right, senders) - left) + (last - first - on_left) * left
-
 
 def bipartite(left: int, right: int) -> Graph:
     """The complete bipartite graph on left + right nodes: each side listens to all of the other side.
@@ -361,14 +330,6 @@ class Pixels(Symmetric):
     def extent(self) -> tuple[int, int]:
         return self.height * self.width, self.height * self.width
 
-    def edges_of(self, first: int, last: int, senders: int) -> int | None:
-        whole = self.height * self.width
-        return self.all_edges() if (first, last, senders) == (0, whole, whole) else None
-
-    def all_edges(self) -> int:
-        """The edges of the whole image, in closed form."""
-        raise NotImplementedError
-
     def apart(self, i: Tensor, j: Tensor) -> tuple[Tensor, Tensor]:
         """How many rows and columns lie between two pixels."""
         return (i // self.width - j // self.width).abs(), (i % self.width - j % self.width).abs()
@@ -380,11 +341,6 @@ class Grid(Pixels):
 
     neighbors: int = 8
     loops: bool = True
-
-    def all_edges(self) -> int:
-        down, across, own = pairs_within(1, self.height), pairs_within(1, self.width), self.height * self.width
-        around = down * across if self.neighbors == 8 else down * self.width + self.height * across - own
-        return around if self.loops else around - own
 
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down, across = self.apart(i, j)
@@ -430,10 +386,6 @@ class Squares(Pixels):
 
     size: int
     shift: int = 0
-
-    def all_edges(self) -> int:
-        down, across = ([len(places) ** 2 for places in axis] for axis in self.cuts())
-        return sum(down) * sum(across)
 
     def cuts(self) -> tuple[list[range], list[range]]:
         """The rows of each row of squares, and the columns of each column."""
@@ -520,12 +472,6 @@ class Disc(Pixels):
         """How many columns the disc reaches to each side, so many rows up or down."""
         return math.isqrt(self.square - down**2)
 
-    def all_edges(self) -> int:
-        rows = ((abs(d), self.half_width(d)) for d in range(-self.reach, self.reach + 1))
-        if self.torus:
-            return self.height * self.width * sum(2 * half + 1 for _, half in rows)
-        return sum(max(0, self.height - d) * pairs_within(half, self.width) for d, half in rows)
-
     def listens(self, i: Tensor, j: Tensor) -> Tensor:
         down, across = self.apart(i, j)
         if self.torus:
@@ -551,12 +497,6 @@ class Disc(Pixels):
         stops = torch.cat([rows + over, rows + right.clamp(max=self.width), rows + self.width], 1)
         starts, order = starts.sort(1)
         return clip(*ascending(starts, stops.gather(1, order)), senders)
-
-
-def pairs_within(apart: int, extent: int) -> int:
-    """How many pairs of 0, ..., extent - 1 are at most so far apart."""
-    apart = max(0, min(apart, extent - 1))
-    return (2 * apart + 1) * extent - apart * (apart + 1)
 
 
 def disc(height: int, width: int, radius: float = 1.5, torus: bool = False) -> Graph:

@@ -4,26 +4,21 @@ import torch
 
 from edgewise import Graph, GraphError, complete
 from edgewise.graphs.make.regular import (
-    biplanes,
     cai_furer_immerman,
-    chang,
+    catalogue,
     circulant,
     clique_counts,
-    quadrangles,
     random_lift,
-    rook,
-    shrikhande,
-    strongly_regular_25,
 )
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.tasks.graphs.isomorphism import NODES, SKIPS
 
 STRONGLY_REGULAR = [
     # graphs, nodes, neighbours, common to neighbours, common to others
-    ((rook(4), shrikhande()), (16, 6, 2, 2)),
-    (strongly_regular_25(), (25, 12, 5, 6)),
-    (chang(), (28, 12, 6, 4)),
-    (quadrangles(), (40, 12, 2, 4)),
+    (catalogue(16), (16, 6, 2, 2)),
+    (catalogue(25), (25, 12, 5, 6)),
+    (catalogue(28), (28, 12, 6, 4)),
+    (catalogue(40), (40, 12, 2, 4)),
 ]
 
 
@@ -49,19 +44,19 @@ def test_graphs_are_strongly_regular_and_2_wl_takes_them_for_one(graphs, paramet
     assert refinement_classes(graphs, 2).unique().tolist() == [0]
 
 
-@pytest.mark.parametrize("graphs", [strongly_regular_25(), chang()], ids=["25", "28"])
+@pytest.mark.parametrize("graphs", [catalogue(25), catalogue(28)], ids=["25", "28"])
 def test_no_two_are_isomorphic_by_their_cliques(graphs):
     assert len({cliques(graph) for graph in graphs}) == len(graphs)
 
 
 def test_the_biplanes_are_distance_regular_and_their_designs_differ_in_rank():
     ranks = []
-    for graph in biplanes():
+    for graph in catalogue(32):
         assert networkx.intersection_array(networkx.Graph(graph.to_networkx())) == ([6, 5, 4], [1, 2, 6])
         incidence = graph.dense_mask()[:16, 16:].long()
         ranks.append(rank_modulo_2(incidence))
     assert ranks == [6, 7]
-    assert refinement_classes(biplanes(), 2).unique().tolist() == [0]
+    assert refinement_classes(catalogue(32), 2).unique().tolist() == [0]
 
 
 def rank_modulo_2(matrix: torch.Tensor) -> int:

@@ -1,13 +1,12 @@
-"""Graphs that look alike to Weisfeiler-Lehman tests: regular ones, from designs, Latin squares and geometries, and
-lifts, in which several nodes stand for each node of a base; and counts of cliques, which tell some of them apart.
+"""Graphs that look alike to Weisfeiler-Lehman tests: regular ones, of a catalogue, and lifts, in which several nodes
+stand for each node of a base; and counts of cliques, which tell some of them apart.
 
 All are undirected and without self-loops. Of one function all have the same parameters, and no two are isomorphic.
 """
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from itertools import combinations, product
-from typing import Any
+from itertools import combinations
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,94 +15,31 @@ from edgewise.errors import GraphError
 from edgewise.graphs.checks import check_generator, whole_number
 from edgewise.graphs.graph import Graph
 
-LATIN_SQUARE = ((0, 1, 2, 3, 4), (1, 0, 3, 4, 2), (2, 3, 4, 0, 1), (3, 4, 1, 2, 0), (4, 2, 0, 1, 3))  # not a group's
+FILE = Path(__file__).with_name("regular.g6")
 
 
-def rook(size: int) -> Graph:
-    """Squares of a chess board, neighbours in one row or column: strongly regular."""
-    return _from_adjacency(_sharing([({("row", i), ("column", j)}) for i, j in product(range(size), repeat=2)]))
+def catalogue(nodes: int) -> tuple[Graph, ...]:
+    """The graphs of so many nodes in the catalogue, which 2-WL takes for one.
 
+    Symbols     nodes = 16: the squares of a 4 × 4 board, neighbours in one row or column, and Shrikhande's graph;
+                25: the 15 strongly regular ones whose nodes have 12 neighbours, 5 or 6 of them common to two nodes;
+                28: the triangular graph of 8 points and the three of Chang, all strongly regular;
+                32: points and blocks of two biplanes, neighbours where they meet, distance-regular;
+                40: points of a generalised quadrangle of order 3, and its lines, neighbours where they meet: strongly
+                regular, and the number of subgraphs of any kind on 4 nodes over a pair depends only on whether the two
+                are neighbours
+    Errors      GraphError for another number
+    Reference   Shrikhande, 1959; Paulus, 1973; Chang, 1959; Hussain, 1945; Payne & Thas, 1984; Brouwer, Cohen &
+                Neumaier, "Distance-regular graphs", 1989
 
-def shrikhande() -> Graph:
-    """The strongly regular graph of 16 nodes, 6 neighbours each, that is not `rook(4)`: a torus of triangles.
-
-    Reference   Shrikhande, "The uniqueness of the L2 association scheme", 1959
+    >>> [len(catalogue(nodes)) for nodes in (16, 25, 28, 32, 40)]
+    [2, 15, 4, 2, 2]
     """
-    row, column = torch.arange(16) // 4, torch.arange(16) % 4
-    steps = ((0, 1), (0, 3), (1, 0), (3, 0), (1, 1), (3, 3))
-    senders = torch.stack([(row + down) % 4 * 4 + (column + right) % 4 for down, right in steps])
-    return Graph.from_edge_index(torch.stack([senders.flatten(), torch.arange(16).repeat(6)]), num_nodes=16)
-
-
-def strongly_regular_25() -> tuple[Graph, ...]:
-    """The 15 strongly regular graphs of 25 nodes with 12 neighbours each, 5 or 6 of them common to two nodes.
-
-    Equation    of a symmetric matrix S of ±1 around a diagonal of 0, S² = 25 I, node v isolated by switching: 25 nodes
-    Symbols     four S, up to switching: those of both kinds of Latin squares of order 5 and of both Steiner triple
-                systems of 13 points
-    Reference   Paulus, 1973; Bussemaker, Mathon & Seidel, "Tables of two-graphs", 1979
-    """
-    cyclic = [[(i + j) % 5 for j in range(5)] for i in range(5)]
-    triples = [{(i + k) % 13 for k in block} for i in range(13) for block in ((0, 1, 4), (0, 2, 7))]
-    steiner = [1 - 2 * _sharing(blocks) - torch.eye(26, dtype=torch.int64) for blocks in (triples, _traded(triples))]
-    latin = [_extended(_latin(square)) for square in (cyclic, LATIN_SQUARE)]
-    isolated = ((latin[0], (0,)), (latin[1], (0, 2, 5, 25)), (steiner[0], (0, 1)), (steiner[1], STEINER_ORBITS))
-    return tuple(_from_adjacency(_descendant(s, node)) for s, nodes in isolated for node in nodes)
-
-
-STEINER_ORBITS = (0, 1, 2, 4, 5, 6, 11, 22)  # a triple of each orbit of the second system's symmetries
-
-
-def chang() -> tuple[Graph, ...]:
-    """The triangular graph of 8 points and the three Chang graphs: strongly regular, 28 nodes of 12 neighbours.
-
-    Equation    pairs of 8 points, neighbours where they share one; switched at the edges of a matching, of a ring, and
-                of a triangle and a pentagon
-    Reference   Chang, 1959; Seidel, 1967
-    """
-    pairs = [set(pair) for pair in combinations(range(8), 2)]
-    matching, rest = [(0, 1), (2, 3), (4, 5), (6, 7)], _ring(range(3)) + _ring(range(3, 8))
-    rings: tuple[list[tuple[int, int]], ...] = ([], matching, _ring(range(8)), rest)
-    triangular = _sharing(pairs)
-    side = [torch.tensor([1 - 2 * (pair in map(set, ring)) for pair in pairs]) for ring in rings]
-    eye = torch.eye(28, dtype=torch.int64)
-    return tuple(_from_adjacency((1 - eye - s[:, None] * (1 - eye - 2 * triangular) * s) // 2) for s in side)
-
-
-def quadrangles() -> tuple[Graph, Graph]:
-    """Points of a generalised quadrangle of order 3, and its lines: strongly regular, 40 nodes of 12 neighbours.
-
-    Equation    points of the projective space over 3 elements, neighbours where x₀y₁ − x₁y₀ + x₂y₃ − x₃y₂ = 0 (mod 3);
-                the lines of 4 mutual neighbours, neighbours where they meet
-    Edge cases  both satisfy the 4-vertex condition: the number of subgraphs of any kind on 4 nodes over a pair depends
-                only on whether the two are neighbours
-    Reference   Payne & Thas, "Finite generalized quadrangles", 1984; Higman, 1971
-    """
-    points = torch.tensor([x for x in product(range(3), repeat=4) if any(x) and next(filter(None, x)) == 1])
-    form = torch.tensor([[0, 1, 0, 0], [-1, 0, 0, 0], [0, 0, 0, 1], [0, 0, -1, 0]])
-    collinear = ((points @ form @ points.T) % 3 == 0).long() - torch.eye(40, dtype=torch.int64)
-    lines = {
-        frozenset((i, j, *(collinear[i] * collinear[j]).nonzero().flatten().tolist()))
-        for i, j in collinear.nonzero().tolist()
-    }
-    return _from_adjacency(collinear), _from_adjacency(_sharing(sorted(map(set, lines), key=sorted)))
-
-
-def biplanes() -> tuple[Graph, Graph]:
-    """Points and blocks of two designs, neighbours where they meet: distance-regular, 32 nodes of 6 neighbours.
-
-    Equation    points x and blocks b + D of the group Z₂ × Z₈, for two sets D of 6 elements in whose differences each
-                element other than 0 occurs twice
-    Reference   Hussain, 1945; Brouwer, Cohen & Neumaier, "Distance-regular graphs", 1989, §1.6
-    """
-    first, second = _development(DIFFERENCE_SETS[0]), _development(DIFFERENCE_SETS[1])
-    return first, second
-
-
-DIFFERENCE_SETS = (
-    ((0, 0), (0, 1), (0, 2), (0, 5), (1, 0), (1, 6)),
-    ((0, 0), (0, 1), (0, 2), (0, 4), (1, 1), (1, 6)),
-)
+    listed = map(Graph.from_graph6, FILE.read_text("ascii").splitlines())
+    graphs = tuple(graph for graph in listed if graph.num_receivers == nodes)
+    if not graphs:
+        raise GraphError(f"the catalogue has regular graphs of 16, 25, 28, 32 and 40 nodes, not of {nodes}")
+    return graphs
 
 
 def circulant(nodes: int, steps: Sequence[int]) -> Graph:
@@ -121,56 +57,6 @@ def circulant(nodes: int, steps: Sequence[int]) -> Graph:
     i = torch.arange(nodes)
     ends = torch.stack([i.repeat(len(steps)), torch.cat([i[:0], *((i + step) % nodes for step in steps)])])
     return Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), nodes)
-
-
-def _ring(points: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip(points, [*points[1:], points[0]], strict=True))
-
-
-def _sharing(sets: Sequence[AbstractSet[Any]]) -> Tensor:
-    """The adjacency of sets, neighbours where they meet."""
-    shared = [int(a is not b and not a.isdisjoint(b)) for b in sets for a in sets]
-    return torch.tensor(shared, dtype=torch.int64).view(len(sets), len(sets))
-
-
-def _latin(square: Sequence[Sequence[int]]) -> Tensor:
-    """The adjacency of a Latin square's cells, neighbours in one row, in one column, or with one symbol."""
-    return _sharing([{("row", i), ("column", j), ("symbol", square[i][j])} for i in range(5) for j in range(5)])
-
-
-def _traded(triples: Sequence[set[int]]) -> list[set[int]]:
-    """Another Steiner system: four triples on six points {abc, ade, fbd, fce} replaced by {fbc, fde, abd, ace}."""
-    for four in combinations(triples, 4):
-        points = set().union(*four)
-        if len(points) == 6 and all(sum(point in triple for triple in four) == 2 for point in points):
-            return [triple for triple in triples if triple not in four] + [points - triple for triple in four]
-    raise GraphError("these triples have no four on six points")
-
-
-def _extended(adjacency: Tensor) -> Tensor:
-    """The matrix of ±1 of a graph beside an isolated node."""
-    matrix = torch.ones(26, 26, dtype=torch.int64) - torch.eye(26, dtype=torch.int64)
-    matrix[:25, :25] -= 2 * adjacency
-    return matrix
-
-
-def _descendant(matrix: Tensor, node: int) -> Tensor:
-    """The adjacency of the other nodes after switching so that this one is isolated."""
-    rest = torch.arange(len(matrix)) != node
-    switched = (matrix[node, :, None] * matrix * matrix[node])[rest][:, rest]
-    return (switched < 0).long()
-
-
-def _development(differences: Sequence[tuple[int, int]]) -> Graph:
-    incidence = torch.zeros(16, 16, dtype=torch.int64)
-    for (a, b), (c, d) in product(product(range(2), range(8)), differences):
-        incidence[8 * a + b, 8 * ((a + c) % 2) + (b + d) % 8] = 1
-    nothing = torch.zeros_like(incidence)
-    return _from_adjacency(torch.cat([torch.cat([nothing, incidence], 1), torch.cat([incidence.T, nothing], 1)]))
-
-
-def _from_adjacency(adjacency: Tensor) -> Graph:
-    return Graph.from_edge_index(adjacency.nonzero().T.flip(0), num_nodes=len(adjacency))
 
 
 MOST_LINKS = 12  # of one node of a base: 2¹¹ nodes stand for it

@@ -16,17 +16,7 @@ from edgewise.data.splits import cut
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import decode, read_bytes
 from edgewise.graphs import Graph
-from edgewise.graphs.make.regular import (
-    biplanes,
-    cai_furer_immerman,
-    chang,
-    circulant,
-    quadrangles,
-    random_lift,
-    rook,
-    shrikhande,
-    strongly_regular_25,
-)
+from edgewise.graphs.make.regular import cai_furer_immerman, catalogue, circulant, random_lift
 from edgewise.graphs.refinement import refinement_classes
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs
 
@@ -217,11 +207,11 @@ FAMILIES: dict[str, Callable[[], Family]] = {
     "regular": regular,
     "lifts": lifts,
     "cfi-2": cfi_2,
-    "shrikhande": lambda: Family("rook's 4 × 4, Shrikhande", (rook(4), shrikhande())),
-    "sr251256": lambda: Family("sr251256", strongly_regular_25()),
-    "chang": lambda: Family("triangular, Chang", chang()),
-    "biplanes": lambda: Family("distance-regular", biplanes()),
-    "quadrangles": lambda: Family("4-vertex condition", quadrangles()),
+    "shrikhande": lambda: Family("rook's 4 × 4, Shrikhande", catalogue(16)),
+    "sr251256": lambda: Family("sr251256", catalogue(25)),
+    "chang": lambda: Family("triangular, Chang", catalogue(28)),
+    "biplanes": lambda: Family("distance-regular", catalogue(32)),
+    "quadrangles": lambda: Family("4-vertex condition", catalogue(40)),
     "cfi-3": cfi_3,
     "cfi-4": cfi_4,
 }
