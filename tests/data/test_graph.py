@@ -11,7 +11,7 @@ import torch
 from edgewise.data.columns import Column
 from edgewise.data.examples import DEGREE, Asked, OneGraph, read_tables
 from edgewise.errors import DataError
-from edgewise.tasks import NodeRegression, link_folder, node_folder
+from edgewise.tasks import link_folder, node_folder
 
 NODES = "node,height,width,label,split\na,1,2.5,red,train\nb,2,0,blue,valid\nc,3,-1,,\nd,4,1e3,red,test\n"
 EDGES = "sender,receiver\na,b\nb,c\nd,a\n"
@@ -46,11 +46,11 @@ def splits_of(task: object) -> dict[str, list[int]]:
 
 def test_tables_and_arrays_say_the_same(tmp_path, monkeypatch) -> None:
     task = node_folder(write(tmp_path / "tables"), scale="none")
-    assert task.nodes.x.tolist() == [[1, 2.5], [2, 0], [3, -1], [4, 1000]] and task.nodes.classes == ("blue", "red")
+    assert task.nodes.x.tolist() == [[1, 2.5], [2, 0], [3, -1], [4, 1000]] and task.classes == ("blue", "red")
     (tmp_path / "arrays").mkdir()
     for place in (str(tmp_path / "tables"), save(tmp_path / "arrays")):
         one = node_folder(place, undirected=False)
-        assert one.nodes.labels.tolist() == [1, 0, -1, 1] and splits_of(one) == SPLITS
+        assert one.nodes.labels[[0, 1, 3], 0].tolist() == [1, 0, 1] and splits_of(one) == SPLITS
         assert one.graph().edge_index().tolist() == [[3, 0, 1], [0, 1, 2]] and node_folder(place).graph().num_edges == 6
     monkeypatch.chdir(tmp_path / "tables")
     assert node_folder(".").name == task.name == "tables"
@@ -115,7 +115,7 @@ def test_labels_with_decimal_commas_are_a_quantity(tmp_path) -> None:
     """They used to be classes called 0,5 and 1,5."""
     nodes = "id;h;label\n" + "".join(f"n{n};{n};{n % 7},5\n" for n in range(30))
     task = node_folder(write(tmp_path, nodes, "a;b\nn0;n1\n"))
-    assert isinstance(task, NodeRegression) and task.nodes.labels[:3].tolist() == [0.5, 1.5, 2.5]
+    assert task.metric == "rmse" and task.nodes.labels[:3, 0].tolist() == [0.5, 1.5, 2.5]
 
 
 @pytest.mark.parametrize("names", [[f"{10**18 + n}" for n in range(4)], ["1001", "1002", "007", "7"]])

@@ -9,7 +9,7 @@ import torch
 from data.test_graph import write
 from edgewise.data.columns import Target
 from edgewise.errors import DataError
-from edgewise.tasks import NodeRegression, node_folder
+from edgewise.tasks import node_folder
 
 
 def nodes_of(values: Sequence[object], blank: int = 0) -> str:
@@ -25,15 +25,15 @@ def test_a_quantity_is_not_taken_for_classes(tmp_path) -> None:
     counts = [row % 63 for row in range(400)]
     with pytest.raises(DataError, match=r"63 different whole numbers in 400 nodes: .* Give --task.target class or"):
         node_folder(write(tmp_path, nodes_of(counts), PAIR))
-    assert len(node_folder(str(tmp_path), target="class").nodes.classes) == 63
-    assert node_folder(str(tmp_path), target="class").nodes.classes[9:11] == ("9", "10")
+    assert len(node_folder(str(tmp_path), target="class").classes) == 63
+    assert node_folder(str(tmp_path), target="class").classes[9:11] == ("9", "10")
     values = node_folder(str(tmp_path), target="number")
-    assert isinstance(values, NodeRegression) and values.nodes.labels[:3].tolist() == [0, 1, 2]
+    assert values.metric == "rmse" and values.nodes.labels[:3, 0].tolist() == [0, 1, 2]
     fractions = node_folder(write(tmp_path, nodes_of([row / 7 for row in range(60)], blank=100), PAIR))
-    assert isinstance(fractions, NodeRegression) and len(fractions.splits["train"]) == 36
+    assert fractions.metric == "rmse" and len(fractions.splits["train"]) == 36
     assert "label: a quantity (there are fractions; else give --task.target class)" in fractions.summary
     few = node_folder(write(tmp_path, nodes_of(["+1", "2.00", "", "2"] + ["1.0", "2.0", "", "2."] * 14), PAIR))
-    assert few.nodes.classes == ("1", "2") and few.nodes.labels[:4].tolist() == [0, 1, -1, 1]
+    assert few.classes == ("1", "2") and few.nodes.labels[[0, 1, 3], 0].tolist() == [0, 1, 1]
     assert "label: 2 classes (few whole numbers; else give --task.target number)" in few.summary
     with pytest.raises(DataError, match=r"label holds 'n7', which is no number: give --task\.target class"):
         node_folder(write(tmp_path, nodes_of(["1", "n7", *"123" * 9]), PAIR), target="number")
@@ -43,11 +43,11 @@ def test_thousands_and_percent_are_numbers(tmp_path) -> None:
     """They ended in Python's ValueError; 0% was a text."""
     for labels, values in ((["1,200", "950", "-2,345"], [1200, 950, -2345]), (["10%", "0%", "5 %"], [10, 0, 5])):
         nodes = nodes_of([f'"{label}"' for label in labels * 20])
-        assert node_folder(write(tmp_path, nodes, PAIR), target="number").nodes.labels[:3].tolist() == values
+        assert node_folder(write(tmp_path, nodes, PAIR), target="number").nodes.labels[:3, 0].tolist() == values
         order = [label for _, label in sorted(zip(values, labels, strict=True))]
-        assert list(node_folder(str(tmp_path)).nodes.classes) == order
+        assert list(node_folder(str(tmp_path)).classes) == order
     rates = node_folder(write(tmp_path, nodes_of(["0%", "12.5%", "7.25%"] * 20), PAIR))
-    assert isinstance(rates, NodeRegression) and rates.nodes.labels[:3].tolist() == [0, 12.5, 7.25]
+    assert rates.metric == "rmse" and rates.nodes.labels[:3, 0].tolist() == [0, 12.5, 7.25]
 
 
 def test_texts_that_hardly_repeat_are_no_classes(tmp_path) -> None:
@@ -55,10 +55,10 @@ def test_texts_that_hardly_repeat_are_no_classes(tmp_path) -> None:
     for blank in (0, 100):
         with pytest.raises(DataError, match="60 labels of 60 nodes differ"):
             node_folder(write(tmp_path, nodes_of(names, blank), PAIR))
-    assert len(node_folder(str(tmp_path), target="class").nodes.classes) == 60
-    assert len(node_folder(write(tmp_path, nodes_of(thirty), PAIR)).nodes.classes) == 30
+    assert len(node_folder(str(tmp_path), target="class").classes) == 60
+    assert len(node_folder(write(tmp_path, nodes_of(thirty), PAIR)).classes) == 30
     codes = node_folder(write(tmp_path, nodes_of(["007", "010", "007"] * 20), PAIR))
-    assert codes.nodes.classes == ("007", "010")
+    assert codes.classes == ("007", "010")
 
 
 def test_whole_numbers_of_a_quantity_are_not_taken_for_unknown_ones() -> None:

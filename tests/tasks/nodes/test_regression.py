@@ -12,9 +12,9 @@ from edgewise.tasks import node_folder
 def test_a_model_predicts_a_quantity_in_its_own_unit(tmp_path) -> None:
     task = node_folder(write(tmp_path, nodes_of([10 + row / 2 for row in range(40)]), PAIR))
     assert task.metric == "rmse" and not task.maximise and task.signature.outputs == 1
-    train = task.nodes.labels[task.splits["train"]].double()
+    train = task.nodes.labels[task.splits["train"], 0].double()
     (batch,) = task.batches("test", 1)
-    wanted = batch.target.double()
+    wanted = batch.target[:, 0].double()
     outputs = torch.zeros(40, 1)
     scores = {name: float(value) for name, value in task.score(outputs, batch).items()}
     means = task.finish({name: value / scores["count"] for name, value in scores.items()})

@@ -92,7 +92,7 @@ def test_nodes_without_features_have_the_number_one(tmp_path) -> None:
 
 def test_several_targets_have_gaps_and_are_summarised(tmp_path) -> None:
     task = graph_folder(str(write(tmp_path / "mine")), label="shape,mass")
-    assert task.graphs.targets.shape == (60, 2) and int(task.graphs.targets[:, 1].isnan().sum()) == 12
+    assert task.graphs.targets.shape == (60, 3) and int(task.graphs.targets[:, 1].isnan().sum()) == 12
     assert task.signature.outputs == 3 and task.metric == "loss"
     said = "\n".join(task.summary)
     for line in (

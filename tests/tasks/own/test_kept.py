@@ -232,7 +232,7 @@ def test_the_run_s_own_graph_has_its_own_predictions(trained, tmp_path, capsys, 
 def test_values_are_in_their_own_unit_and_labels_are_not_needed(tmp_path, capsys) -> None:
     run = train(write(tmp_path / "mine", lambda node: 500 + node / 4), tmp_path / "run")
     kept, task = json.loads((run / record.DATA).read_text(encoding="utf-8")), training.load_run(run).task
-    assert (task.mean, task.deviation) == (kept["targets"][0]["mean"], kept["targets"][0]["deviation"])
+    assert task.several.scales == ((kept["targets"][0]["mean"], kept["targets"][0]["deviation"]),)
     rows, _ = answers(run, given(tmp_path / "new", NEW), tmp_path / "answers.parquet", capsys)
     assert list(rows[0]) == ["node", "value", "low", "high"] and all(480 < row["value"] < 540 for row in rows)
 

@@ -30,7 +30,7 @@ def write(path: Path, count: int = 40) -> Path:
 
 def test_any_columns_several_targets_and_gaps(tmp_path) -> None:
     task = molecule_table(str(write(tmp_path / "m.csv")), label="log P,toxic")
-    assert task.graphs.targets.shape == (40, 2) and task.graphs.targets[1, 0].item() == pytest.approx(0.15)
+    assert task.graphs.targets.shape == (40, 3) and task.graphs.targets[1, 0].item() == pytest.approx(0.15)
     assert int(task.graphs.targets[:, 0].isnan().sum()) == 6 and task.name_of(3) == "m3"
     said = "\n".join(task.summary)
     assert "Structure has the smiles" in said and "not read: the columns note" in said

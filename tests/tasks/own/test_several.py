@@ -163,11 +163,12 @@ def test_of_one_target_its_class_or_value_is_explained() -> None:
 
 def test_a_batch_counts_known_targets() -> None:
     members = (complete(2), complete(1), complete(3))
-    batch = GappedBatch.of(members, torch.zeros(6, 1), Y)
+    y = torch.cat([Y, torch.ones(3, 1)], 1)
+    batch = GappedBatch.of(members, torch.zeros(6, 1), y)
     assert batch.size == 4 and batch.read(O).shape == (3, 4)
     parts = batch.split(2)
     assert sum(part.size for part in parts) == 4 and all(isinstance(part, GappedBatch) for part in parts)
-    nobody = GappedBatch(complete(1), torch.zeros(1, 1), Y[:0])  # a rank that has no graph's first node
+    nobody = GappedBatch(complete(1), torch.zeros(1, 1), y[:0])  # a rank that has no graph's first node
     assert nobody.size == 0 and BOTH.loss(nobody.read(O[:0]), nobody.target) == 0
     weighted = sum(BOTH.loss(o, part.target) * part.size for o, part in zip(O.split([1, 2]), parts, strict=True)) / 4
     assert weighted.item() == pytest.approx(BOTH.loss(O, Y).item(), rel=1e-6)

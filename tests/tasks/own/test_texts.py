@@ -42,7 +42,7 @@ def test_texts_are_graphs_over_tokens(tmp_path) -> None:
 
 def test_several_targets_of_a_table_in_utf_16(tmp_path) -> None:
     task = text_table(str(write(tmp_path / "t.tsv")), label="mood,stars", level="byte", id="nr")
-    assert task.graphs.targets.shape == (60, 2) and task.signature.outputs == 3
+    assert task.graphs.targets.shape == (60, 3) and task.signature.outputs == 3
     assert "t.tsv: encoded in utf-16, separated by '\\t'" in task.summary and "Review has the text" in task.summary
 
 

@@ -110,7 +110,7 @@ def _at_nodes(graph: Graph, parts: Sequence[Batch]) -> Tensor:
     targets = torch.full((graph.num_receivers,), -1, dtype=torch.int64)
     for part in parts:
         if part.rows is not None:
-            targets[part.rows] = part.target.long()
+            targets[part.rows] = part.target.reshape(len(part.rows), -1)[:, 0].long()  # own data: weights come after
     return targets
 
 

@@ -105,6 +105,10 @@ class Classification(Predicts):
         """The classes that are answered for outputs [M, classes]."""
         return outputs.argmax(-1)
 
+    def labels_in(self, batch: Batch) -> Tensor:
+        """The classes that a batch's examples are of, [M]."""
+        return batch.target.reshape(-1)
+
     def preprocessing(self) -> dict[str, Any]:
         return {"classes": list(self.classes)} if self.classes else {}
 
@@ -118,7 +122,7 @@ class Classification(Predicts):
         counts = torch.zeros(len(self.classes), len(self.classes), dtype=torch.int64)
         for batch in self.batches("test", 500, pattern):
             predicted = self.predicted(batch.read(model(*batch.inputs)))
-            counts.index_put_((batch.target.reshape(-1).long(), predicted), torch.ones_like(predicted), accumulate=True)
+            counts.index_put_((self.labels_in(batch), predicted), torch.ones_like(predicted), accumulate=True)
         correct = f"{int(counts.trace()):,} of {int(counts.sum()):,} test examples are classified correctly (diagonal)."
         return Drawing("confusion", Confusion(counts.numpy(), self.classes), correct)
 

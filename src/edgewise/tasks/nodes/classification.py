@@ -22,6 +22,7 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.classification import Classification, Regression, class_probabilities, one_each
 from edgewise.tasks.core.drawing import Drawing, Network, Parity, Section
+from edgewise.tasks.core.measures import joined
 from edgewise.tasks.core.subject import Subject, captured, last_attention
 from edgewise.tasks.core.task import Device, OneGraph, Parts, Pattern, check_range
 
@@ -412,26 +413,23 @@ class NodeRegression(Regression, SampledNodes):
     def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
         yield Section("Attention", lambda: [self.attention(model, pattern)])
         if self.has_test:
-            yield Section("Predicted and measured", lambda: [self.parity(model, pattern)])
-
-    @torch.no_grad()
-    def parity(self, model: nn.Module, pattern: Pattern) -> Drawing:
-        """The value of each test node, predicted against measured."""
-        pairs = []
-        for batch in self.batches("test", 500, pattern):
-            values = self.mean + self.deviation * batch.read(model(*batch.inputs)).double().squeeze(-1)
-            pairs.append(torch.stack([batch.target.double(), values]))
-        measured, predicted = torch.cat(pairs, 1)
-        far = (measured - predicted).abs()
-        worst = f"The largest error is {far.max():.4g}, and half of them are below {far.median():.4g}."
-        some = torch.linspace(0, len(measured) - 1, min(MOST_DRAWN, len(measured))).long()
-        return Drawing("parity", Parity(measured[some].numpy(), predicted[some].numpy(), ""), worst)
+            yield Section("Predicted and measured", lambda: [parity(self, model, pattern)])
 
     def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
         return fifths(self.mean + self.deviation * outputs.double().squeeze(-1), "the predicted value")
 
     def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
         return {"value": self.value(output), "measured": None if isnan(label) else label}
+
+
+@torch.no_grad()
+def parity(task: Classification | Regression, model: nn.Module, pattern: Pattern) -> Drawing:
+    """The value of each test example, predicted against measured."""
+    (made,) = joined([task.answers(model(*batch.inputs), batch) for batch in task.batches("test", 500, pattern)])
+    far = (made.true - made.said).abs()
+    worst = f"The largest error is {far.max():.4g}, and half of them are below {far.median():.4g}."
+    some = torch.linspace(0, len(made) - 1, min(MOST_DRAWN, len(made))).long()
+    return Drawing("parity", Parity(made.true[some].numpy(), made.said[some].numpy(), ""), worst)
 
 
 def fifths(values: Tensor, what: str) -> tuple[Tensor, Tensor, tuple[str, ...], str]:

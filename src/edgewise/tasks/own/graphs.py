@@ -76,7 +76,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, WeightedBatch
+from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, known_terms, targets_of
 
 DEGREES = 8  # that are counted, the last with all above
 ROWS = 512  # examples that a model reads at once for a table of predictions
@@ -142,15 +142,6 @@ class Files(ABC, Generic[T, Made]):
         return self.task(Settled(examples, fitted, {}), inputs)
 
 
-def targets_of(settled: Settled) -> Tensor:
-    """The targets of examples [G, T], NaN where unknown: of all, where the files have no labels; and their weights, if
-    there are any."""
-    given, fitted = settled.given, settled.fitted
-    if given.targets:
-        return Several.of(fitted).values(given.targets, settled.weights)
-    return torch.full((len(given), len(fitted.targets)), torch.nan)
-
-
 class Own(Predicts):
     """A task of one's own examples, of which a run keeps the parts and what was fitted to those that train."""
 
@@ -177,12 +168,12 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
     """
 
     tables = True
+    kind = GappedBatch
 
     def __init__(self, name: str, graphs: Graphs, own: Settled, files: Files[Any, Any]) -> None:
         super().__init__(name, graphs)
         self.own, self.how, fitted = own, files, own.fitted
         self.several = Several.of(fitted)
-        self.kind = GappedBatch if own.given.weights is None else WeightedBatch
         self.unit, self.metric = own.given.unit, self.several.metric
         self.classes = fitted.target.classes if len(fitted.targets) == 1 else ()
         self.contents = f"{len(graphs.members):,} {self.unit} of {len(graphs.x):,} nodes"
@@ -264,7 +255,7 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
         """As cut by graphs; each part has as many terms as targets that are known."""
         _, made = super().train_parts(size, Generator().set_state(generator.get_state()), pattern, parts)
         drawn = self._drawn(size, generator)
-        terms = int((~self.several.weighted(self.graphs.targets[drawn])[0].isnan()).sum())
+        terms = known_terms(self.graphs.targets[drawn])
         return (terms if len(drawn) >= parts.count else parts.count * terms), made
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:

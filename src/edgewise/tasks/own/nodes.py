@@ -31,13 +31,14 @@ from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, st
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
 from edgewise.data.table import Called, find_tables, object_in
-from edgewise.errors import DataError, counted
+from edgewise.errors import DataError
 from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import hold_out, links_of, sample_non_links
 from edgewise.tasks.core.abilities import Alone, Rows
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import Device, Pattern
 from edgewise.tasks.core.task import given as is_own
@@ -45,27 +46,61 @@ from edgewise.tasks.links.prediction import TEST, VALID, LinkPrediction
 from edgewise.tasks.links.queries import Queries
 from edgewise.tasks.nodes.classification import (
     NodeClassification,
-    NodeRegression,
     Nodes,
     SampledBatch,
     SampledNodes,
     Seen,
     fifths,
+    parity,
 )
-from edgewise.tasks.own.several import Gapped, Several, SeveralTargets
+from edgewise.tasks.own.several import Gapped, Several, SeveralTargets, known_terms, targets_of
 
 LISTED = 20  # columns that a report lists
 ROWS = 4096  # of a table of predictions that are lists of Python at once
 
 
+class GappedNodes(Gapped, Batch):
+    """The nodes of a graph."""
+
+    shared = True
+
+
+class GappedSample(Gapped, SampledBatch):
+    """Some of them, with some of their neighbours."""
+
+
 class OwnNodes(SeveralTargets, SampledNodes):
-    """The nodes of one's own graph, known by their own names; a run keeps their parts and what was fitted to them."""
+    """The nodes of one's own graph, known by their own names, with one target or several, classes and values, some of
+    which may be unknown; a run keeps their parts and what was fitted to them."""
 
     kept = record.FILES
     private = kept
+    whole, sampled = GappedNodes, GappedSample
     given: OneGraph
-    undirected: bool
-    asked: Asked
+
+    def __init__(self, own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> None:
+        assert isinstance(own.given, OneGraph)
+        given, fitted, self.several = own.given, own.fitted, Several.of(own.fitted)
+        x, e = inputs_of(given, fitted)
+        parallel = fitted.parallel_edges(undirected)
+        graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
+        nodes = Nodes(graph, x, targets_of(own), (), own.splits, known, weighted=bool(fitted.weight))
+        super().__init__(folder_name(given.place), nodes, fanouts, False)
+        columns = columns_in(given)
+        strange = strange_levels(columns, (*fitted.columns, *fitted.edges))
+        self.given, self.undirected, self.asked = weighed(given, fitted), undirected, asked
+        self.own, self.changes = replace(own, given=self.given), (*own.changes, *strange)
+        self.metric = self.several.metric
+        self.classes = fitted.target.classes if len(fitted.targets) == 1 else ()
+        self.signature = replace(self.signature, outputs=self.several.width, classes=bool(self.classes))
+        if self.classes:
+            self.contents = f"{len(given):,} nodes of {len(self.classes)} classes"
+        elif len(fitted.targets) > 1:
+            self.contents = f"{len(given):,} nodes with {len(fitted.targets)} targets"
+        if isinstance(given.x, list) and given.x:
+            more = f" and {len(given.x) - LISTED} more" if len(given.x) > LISTED else ""
+            self.contents += f"; features: {', '.join(map(str, given.x[:LISTED]))}{more}"
+        self.summary = (self.describe(), *map(str, fitted.targets), *self.given.notes)
 
     @property
     def fitted(self) -> Fitted:
@@ -139,7 +174,7 @@ class OwnNodes(SeveralTargets, SampledNodes):
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
         left = tuple(note for note in given.notes if note.startswith("not"))
         own = Settled(given.described(given.edges), self.fitted, none, left)
-        return task_of(own, self.undirected, self.asked)
+        return OwnNodes(own, self.undirected, self.asked)
 
     form = '{"node": {COLUMN: CELL, ...}, "edges": [["new", NODE], ...]}'
 
@@ -167,7 +202,7 @@ class OwnNodes(SeveralTargets, SampledNodes):
             return self, str(name_in(self.given, row)) if row else request
         given, name = with_node(self.given, row, self.fitted, self.asked, self.form)
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
-        return task_of(Settled(given, self.fitted, none), self.undirected, self.asked), name
+        return OwnNodes(Settled(given, self.fitted, none), self.undirected, self.asked), name
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """What the model says of one node, in a graph whose nodes have their names."""
@@ -183,21 +218,26 @@ class OwnNodes(SeveralTargets, SampledNodes):
                 yield {"node": self.shown(node)} | made
 
     def _named(self, output: Tensor, label: Any) -> dict[str, Any]:
-        known = torch.tensor(label, dtype=torch.float64).reshape(-1)
-        return self.several.named(output, torch.where(known < 0, torch.nan, known) if self.classes else known)
+        return self.several.named(output, torch.tensor(label, dtype=torch.float64))
 
-    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
-        """The same task, which knows where its data come from."""
-        assert isinstance(own.given, OneGraph)
-        self.own, self.given, self.undirected, self.asked = own, own.given, undirected, asked
-        self.several = Several.of(own.fitted)
-        self.metric = self.several.metric
-        self.changes, columns = own.changes, self.given.x if isinstance(self.given.x, list) else []
-        if columns:
-            more = f" and {len(columns) - LISTED} more" if len(columns) > LISTED else ""
-            self.contents += f"; features: {', '.join(map(str, columns[:LISTED]))}{more}"
-        self.summary = (self.describe(), *map(str, own.fitted.targets), *self.given.notes)
-        return self
+    def _terms(self, labels: Tensor) -> int:
+        return known_terms(labels)
+
+    def _targets_of(self, labels: Tensor) -> Tensor:
+        return labels
+
+    def draw(self, model: nn.Module, pattern: Pattern, scores: Mapping[str, float]) -> Iterator[Section]:
+        yield from super().draw(model, pattern, scores)
+        if self.several.metric == "rmse" and self.has_test:
+            yield Section("Predicted and measured", lambda: [parity(self, model, pattern)])
+
+    def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
+        """By the first target: the predicted classes, or fifths of the predicted values."""
+        target, first, known = self.several.targets[0], self.predicted(outputs), self.nodes.labels[:, 0]
+        if target.kind == "number":
+            return fifths(first.double(), f"the predicted {target.name}")
+        what = f"the colour is the predicted {target.name}, a cross marks a wrong prediction"
+        return first, (first != known) & ~known.isnan(), target.classes, what
 
     def _parse(self, request: str) -> list[int]:
         """Nodes by name, or where they have none by row."""
@@ -208,65 +248,6 @@ class OwnNodes(SeveralTargets, SampledNodes):
             first = ", ".join(map(repr, self.given.names[:3]))
             raise DataError(f"no node {request.strip()[:80]!r} in {self.name}: its nodes are called {first}, ...")
         return found
-
-
-class OwnValues(OwnNodes, NodeRegression):
-    """The same where each node has a value."""
-
-    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
-        self.mean, self.deviation = own.fitted.scales[0]
-        return super().of(own, undirected, asked)
-
-
-class GappedNodes(Gapped, Batch):
-    """The nodes of a graph with several targets."""
-
-    shared = True
-
-
-class GappedSample(Gapped, SampledBatch):
-    """Some of them, with some of their neighbours."""
-
-
-class WeightedNodes(GappedNodes):
-    """The same where some count more than others."""
-
-    shared, weighted = True, True
-
-
-class WeightedSample(GappedSample):
-    """Some of them, with some of their neighbours."""
-
-    weighted = True
-
-
-class OwnSeveral(OwnNodes):
-    """The same where each node has several targets, classes and values, some of which may be unknown."""
-
-    whole, sampled = GappedNodes, GappedSample
-
-    def of(self, own: Settled, undirected: bool, asked: Asked) -> Self:
-        self.signature = replace(self.signature, outputs=Several.of(own.fitted).width, classes=False)
-        self.contents = f"{len(own.given):,} nodes with {counted(len(own.fitted.targets), 'target')}"
-        if own.given.weights is not None:
-            self.whole, self.sampled = WeightedNodes, WeightedSample
-        return super().of(own, undirected, asked)
-
-    def _terms(self, labels: Tensor) -> int:
-        return int((~self.several.weighted(labels)[0].isnan()).sum())
-
-    def _targets_of(self, labels: Tensor) -> Tensor:
-        return labels
-
-    def _coloured(self, outputs: Tensor) -> tuple[Tensor, Tensor, tuple[str, ...], str]:
-        """By the first target: the predicted classes, or fifths of the predicted values."""
-        target, (mean, deviation) = self.several.targets[0], self.several.scales[0]
-        first, known = outputs[:, : target.width], self.nodes.labels[:, 0]
-        if target.kind == "number":
-            return fifths(mean + deviation * first[:, 0].double(), f"the predicted {target.name}")
-        predicted = self.predicted(outputs)
-        what = f"the colour is the predicted {target.name}, a cross marks a wrong prediction"
-        return predicted, (predicted != known) & ~known.isnan(), target.classes, what
 
 
 def node_folder(
@@ -370,23 +351,7 @@ def node_folder(
     if given.e is not None:
         told = apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
         own = replace(own, given=replace(own.given, notes=(*own.given.notes, *told)))
-    return task_of(replace(own, files=record.files_of(given)), undirected, asked, fanouts)
-
-
-def task_of(own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> OwnNodes:
-    """The task of a graph's nodes, as models read them."""
-    given, fitted = own.given, own.fitted
-    assert isinstance(given, OneGraph)
-    x, e = inputs_of(given, fitted)
-    parallel = fitted.parallel_edges(undirected)
-    graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
-    several = len(fitted.targets) > 1 or given.weights is not None
-    classes = () if several else fitted.target.classes
-    nodes = Nodes(graph, x, _labels(own, several), classes, own.splits, known, weighted=bool(fitted.weight))
-    kind = OwnSeveral if several else OwnNodes if fitted.target.kind == "class" else OwnValues
-    strange = strange_levels(columns_in(given), (*fitted.columns, *fitted.edges))
-    own = replace(own, changes=(*own.changes, *strange), given=weighed(given, fitted))
-    return kind(folder_name(given.place), nodes, fanouts, False).of(own, undirected, asked)
+    return OwnNodes(replace(own, files=record.files_of(given)), undirected, asked, fanouts)
 
 
 def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
@@ -408,16 +373,6 @@ def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
         made.append(None if array is None else torch.from_numpy(array.astype(np.float32)))
     assert made[0] is not None
     return made[0], made[1]
-
-
-def _labels(own: Settled, several: bool) -> Tensor:
-    """Classes or values [N], or several targets [N, T], perhaps with weights; all unknown where they were not read."""
-    given, target = own.given, own.fitted.target
-    if given.targets:
-        return Several.of(own.fitted).values(given.targets, own.weights) if several else target.values(given.targets[0])
-    if several:
-        return torch.full((len(given), len(own.fitted.targets)), torch.nan)
-    return torch.full((len(given),), -1 if target.kind == "class" else torch.nan)
 
 
 def fit_to(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[Encoding, ...]:

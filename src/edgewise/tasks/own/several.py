@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +23,13 @@ NONE = -100  # in place of a class that is unknown
 
 
 class Gapped(Batch):
-    """A batch whose target is [M, T], NaN where it is unknown; the loss has a term for each known one."""
-
-    weighted: ClassVar[bool] = False  # whether a last column says how much each example counts
+    """A batch whose target is [M, T + 1], NaN where it is unknown, the last column how much each example counts; the
+    loss has a term for each known one."""
 
     @property
     def size(self) -> int:
         """The number of known targets."""
-        return int((~self.target[:, : self.target.shape[1] - self.weighted].isnan()).sum())
+        return known_terms(self.target)
 
     def read(self, outputs: Tensor, width: int | None = None) -> Tensor:
         """The outputs of each example, [M, O]."""
@@ -41,12 +40,6 @@ class GappedBatch(Gapped, DisjointBatch):
     """Graphs side by side with several targets."""
 
     shared = True
-
-
-class WeightedBatch(GappedBatch):
-    """The same where some graphs count more than others."""
-
-    shared, weighted = True, True
 
 
 @dataclass(frozen=True)
@@ -98,12 +91,12 @@ class Several:
         return (y[:, :-1], y[:, -1]) if y.shape[1] > len(self.targets) else (y, None)
 
     def values(self, labels: Sequence[Labels], weights: Tensor | None = None) -> Tensor:
-        """The targets [N, T] of each target's labels, with weights of the examples [N, T + 1]."""
+        """The targets of each target's labels, and how much each example counts, [N, T + 1]."""
         made = []
         for target, known in zip(self.targets, labels, strict=True):
             values = target.values(known)
             made.append(torch.where(values < 0, torch.nan, values.double()) if target.kind == "class" else values)
-        return torch.stack(made if weights is None else [*made, weights], -1)
+        return torch.stack([*made, torch.ones(len(made[0])) if weights is None else weights], -1)
 
     def split(self, outputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs [*, width] of each target."""
@@ -231,8 +224,22 @@ def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first
     return one if target.kind == "class" else replace(of_value(one, *scale), what=target.name)
 
 
+def targets_of(settled: Settled) -> Tensor:
+    """The targets of examples, NaN where unknown: of all, where the files have no labels; and their weights,
+    [N, T + 1]."""
+    given, fitted = settled.given, settled.fitted
+    if given.targets:
+        return Several.of(fitted).values(given.targets, settled.weights)
+    return torch.full((len(given), len(fitted.targets) + 1), torch.nan)
+
+
+def known_terms(targets: Tensor) -> int:
+    """How many of some targets [M, T + 1] are known, the last column of which is the examples' weights."""
+    return int((~targets[:, :-1].isnan()).sum())
+
+
 def known_in(batch: Batch) -> Tensor:
-    """The targets [M, T] of a batch, NaN where unknown; they may be the classes or values [M] of one."""
+    """The targets of a batch, NaN where unknown; they may be the classes or values [M] of one."""
     y = batch.target if batch.target.ndim > 1 else batch.target[:, None]
     return y if y.is_floating_point() else torch.where(y < 0, torch.nan, y.double())
 
@@ -272,3 +279,6 @@ class SeveralTargets(Predicts):
     def predicted(self, outputs: Tensor) -> Tensor:
         """The classes of the first target that are answered."""
         return next(self.several.answered(outputs))
+
+    def labels_in(self, batch: Batch) -> Tensor:
+        return known_in(batch)[:, 0].long()

@@ -28,8 +28,9 @@ from edgewise.tasks.core.task import Pattern, given, lay
 from edgewise.tasks.graphs.atoms import ATOM_FEATURES, BOND_FEATURES
 from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, parse, rdkit, scaffold
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T, targets_of
+from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T
 from edgewise.tasks.own.images import classed_files
+from edgewise.tasks.own.several import targets_of
 from edgewise.tasks.text.denoising import in_tokens, text_graph
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
