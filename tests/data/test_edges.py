@@ -1,6 +1,5 @@
 """What is known of the edges of one's own graph."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def test_features_of_edges_come_in_the_graph_s_order_and_both_ways(tmp_path) -> 
     assert float(scaled.mean()) == pytest.approx(0, abs=1e-6) and float(scaled.std(correction=0)) == pytest.approx(1)
 
 
-def test_features_of_parallel_edges_are_averaged_only_if_that_is_asked_or_a_run_of_old_did(tmp_path) -> None:
+def test_features_of_parallel_edges_are_averaged_only_if_that_is_asked(tmp_path) -> None:
     folder = write(tmp_path / "mine", edges="source,target,weight\na,b,1\na,b,3\nc,a,7\n")
     task = node_folder(folder, scale="none")
     ends = task.graph().edge_index().T.tolist()
@@ -54,10 +53,6 @@ def test_features_of_parallel_edges_are_averaged_only_if_that_is_asked_or_a_run_
     assert any(line.startswith("1 edge parallel to another: each keeps") for line in task.summary)
     run = kept(task, tmp_path / "run")
     assert node_folder(folder, scale="none", parallel="mean", like=str(run)).graph().num_edges == 6
-    old = json.loads((run / "data.json").read_text(encoding="utf-8"))
-    assert old.pop("parallel") == "keep"
-    (run / "data.json").write_text(json.dumps(old), encoding="utf-8")
-    assert sorted(node_folder(folder, scale="none", like=str(run)).nodes.e[:, 0].tolist()) == [2, 2, 7, 7]
 
 
 def test_a_model_that_reads_features_of_edges_trains_on_them_and_others_refuse(tmp_path) -> None:

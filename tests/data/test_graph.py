@@ -226,7 +226,6 @@ def test_a_malformed_table_is_named(tmp_path, nodes: str, edges: str, told: str)
         ({"labels": np.full(4, np.inf)}, r"whole numbers \[4\]"),
         ({"labels": np.array([0.5, np.nan, 1, 2])}, "node 1 of the valid split has no label"),
         ({"labels": np.array([0, 1, -2, 1])}, "labels of node 2 are -2, and whole numbers are -1 where unknown: give"),
-        ({"labels": np.array([0, 10**12, 0, 0])}, "labels must be 0, 1"),
         ({"labels": np.zeros((4, 0))}, r"of several targets \[4, T\], not float64 \[4, 0\]"),
         ({"edge_index": np.array([[0], [4]])}, "edge_index"),
         ({"edge_index": np.array([[0.5], [1]])}, r"edge_index must be whole numbers \[2, E\], not float64 \[2, 1\]"),

@@ -471,18 +471,7 @@ class Target:
     def values(self, labels: Labels) -> Tensor:
         """The labels as classes [N], -1 where unknown or none of them; or as numbers [N] in float64, NaN where
         unknown: a date or a large number loses digits in float32, unless its mean is taken off before.
-
-        Errors      DataError for a quantity in whole numbers of which some are below -1, which alone means unknown
         """
-        if isinstance(labels, np.ndarray):
-            if self.kind == "number" and labels.dtype.kind != "f" and bool((labels < -1).any()):
-                what = f"whole numbers below 0, such as {labels.min()}"
-                raise DataError(f"{self.name}: {what}: give them as floating numbers, NaN where unknown")
-            numbers = labels if labels.dtype.kind == "f" else np.where(labels < 0, np.nan, labels)
-            if self.kind == "number":
-                return torch.from_numpy(numbers.astype(np.float64))
-            known = (numbers >= 0) & (numbers < len(self.classes))
-            return torch.from_numpy(np.where(known, np.nan_to_num(numbers), -1).astype(np.int64))
         names = _names(labels)
         if self.kind == "number":
             values = numbers_of(names)
@@ -505,8 +494,6 @@ class Target:
 
     def strangers(self, labels: Labels) -> list[str]:
         """The labels that are none of the classes, or no numbers."""
-        if isinstance(labels, np.ndarray):
-            return [str(label) for label in np.unique(labels[labels >= len(self.classes)])] if self.classes else []
         names = sorted({*_names(labels)} - {""})
         return [name for name in names if (name not in self.classes if self.classes else _number(name) is None)]
 
@@ -519,18 +506,13 @@ def target_of(labels: Labels, wanted: Wanted, where: str, unit: str = "nodes", n
     Errors      DataError where nothing has a label, where one is no number that must be, and where "auto" would be a
                 guess: more than `MAX_CLASSES` whole numbers, or as many texts of which most are there once
     """
-    if isinstance(labels, np.ndarray):
-        known: Any = labels[labels == labels] if labels.dtype.kind == "f" else labels[labels >= 0]
-        order = np.unique(known).tolist()
-        numbers, whole = known, bool((known == np.round(known)).all())
-    else:
-        known = [name for name in _names(labels) if name]
-        order = sorted({*known})
-        numbers = [_number(name) for name in order]
-        if whole := None not in numbers and all(float(number or 0).is_integer() for number in numbers):
-            order.sort(key=lambda name: _number(name) or 0)
-    numeric = isinstance(labels, np.ndarray) or None not in numbers
-    if not len(known):
+    known = [name for name in _names(labels) if name]
+    order = sorted({*known})
+    numbers = [_number(name) for name in order]
+    numeric = None not in numbers
+    if whole := numeric and all(float(number or 0).is_integer() for number in numbers):
+        order.sort(key=lambda name: _number(name) or 0)
+    if not known:
         raise DataError(f"{where}: no {unit[:-1]} has a label")
     if wanted == "number" and not numeric:
         wrong = next(name for name, number in zip(order, numbers, strict=True) if number is None)
@@ -546,10 +528,6 @@ def target_of(labels: Labels, wanted: Wanted, where: str, unit: str = "nodes", n
         what = f"{len(order)} labels of {len(known)} {unit} differ"
         raise DataError(f"{where}: {what}: classes are few, and repeat; --task.target class takes them as they are")
     why = "few whole numbers; else give --task.target number" if whole else "texts that repeat"
-    if isinstance(labels, np.ndarray):
-        if not whole or order[0] < 0 or order[-1] >= len(labels):
-            raise DataError(f"{where} must be 0, 1, ... to be classes, and go from {order[0]} to {order[-1]}")
-        order = [f"class {number}" for number in range(int(order[-1]) + 1)]
     return Target("class", tuple(order), "--task.target class" if wanted == "class" else why, name)
 
 
@@ -559,12 +537,17 @@ def check_folders(place: Path, names: Iterable[str]) -> None:
         raise DataError(f"{place}: the folder of a class is called {wrong[0]!r}, as an unknown label is: rename it")
 
 
-def _names(labels: list[str]) -> list[str]:
+def _names(labels: Labels) -> list[str]:
     """Labels as texts, "" where unknown; a whole number has neither a plus nor a point, as a column with gaps gives it.
+
+    Edge cases  of an array whole numbers below 0 are unknown, and of another one NaN
 
     >>> _names(["1", "1.0", "+1.", "-0", "a.0", "1.5", "+", "?"])
     ['1', '1', '1', '0', 'a.0', '1.5', '+', '']
     """
+    if isinstance(labels, np.ndarray):
+        whole = labels.dtype.kind != "f"
+        labels = ["" if whole and number < 0 else repr(number) for number in labels.tolist()]
     known = ["" if label.strip().lower() in UNKNOWN else label.strip() for label in labels]
     return [_plain(name) if "." in name or name[:1] in ("+", "-") else name for name in known]
 

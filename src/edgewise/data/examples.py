@@ -768,17 +768,22 @@ class OneGraph(Examples):
 
     # senders and receivers [2, E], by the nodes' rows
     edges: Array = field(default_factory=lambda: np.zeros((2, 0), dtype=np.int64))
-    x: list[Column] | Array = field(default_factory=list)  # what is known of the nodes: columns, or numbers [N, C]
-    e: list[Column] | Array | None = None  # what is known of the edges: columns, or numbers [E, D]; None: nothing
+    x: list[Column] = field(default_factory=list)  # what is known of the nodes
+    e: list[Column] = field(default_factory=list)  # what is known of the edges
     when: Array | None = None  # when each edge is [E], where the nodes are cut by time
 
     def described(self, edges: Array) -> Self:
         """The same, with each node's degree among edges [2, E] where nothing else is known of the nodes."""
-        if not isinstance(self.x, list) or self.x:
+        if self.x:
             return self
         degrees = np.log1p(np.bincount(edges.reshape(-1), minlength=len(self)))
         column = Column(DEGREE, "number", degrees, np.ones(len(self), dtype=bool))
         return replace(self, x=[column], notes=(*self.notes, f"each node has {DEGREE}: nothing else is known of it"))
+
+    @property
+    def scaled(self) -> bool:
+        """Whether its numbers may be scaled: arrays are read as they are."""
+        return self.files[0].suffix.lower() != ".npz"
 
 
 def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
@@ -855,7 +860,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         weights=weights,
         edges=ends,
         x=[column.taken(rows) for column in x],
-        e=e or None,
+        e=e,
     )
     return made.skipping((*table.problems, *stray.first)) if asked.skip else made
 
@@ -936,19 +941,17 @@ def times_of_edges(given: OneGraph, column: str) -> tuple[OneGraph, Column]:
 
     Errors      DataError for a column that no table of edges has, that holds neither dates nor numbers, or has gaps
     """
-    columns = given.e if isinstance(given.e, list) else []
-    found = the_time(given.place, columns, column, "edges")
-    left = [one for one in columns if one is not found]
-    return replace(given, e=left or None, notes=_without(given, f"of edges: {found}")), found
+    found = the_time(given.place, given.e, column, "edges")
+    left = [one for one in given.e if one is not found]
+    return replace(given, e=left, notes=_without(given, f"of edges: {found}")), found
 
 
 def times_of_nodes(given: OneGraph, column: str) -> OneGraph:
     """The data with when each node is: by a column of the nodes, or where they have none that is called so, by its
     first edge. That column is no feature then."""
-    columns = given.x if isinstance(given.x, list) else []
-    if column in [one.name for one in columns] or (not column and dates_among(columns)):
-        found = the_time(given.place, columns, column, "nodes")
-        left, when = [one for one in columns if one is not found], found.values[given.edges].max(0)
+    if column in [one.name for one in given.x] or (not column and dates_among(given.x)):
+        found = the_time(given.place, given.x, column, "nodes")
+        left, when = [one for one in given.x if one is not found], found.values[given.edges].max(0)
         given = replace(given, x=left, notes=_without(given, str(found)), found={**given.found, "time": found.name})
         return replace(given, times=found, when=when)
     given, found = times_of_edges(given, column)

@@ -35,8 +35,6 @@ def read_graph(place: Path, asked: Asked) -> OneGraph:
     if not (nodes and edges):
         lacking = ", ".join(f"{name}.csv" for name, table in (("nodes", nodes), ("edges", edges)) if not table)
         raise DataError(f"{place} lacks {lacking} (or .tsv, .parquet), and it has no {ARRAYS}. Give --task.folder")
-    if asked.known and not asked.known[0]:
-        raise DataError(f"{place}: it has tables, and the run was trained with arrays: give {ARRAYS}")
     return read_tables(nodes, edges, asked)
 
 
@@ -81,11 +79,7 @@ def read_npz(path: Path, asked: Asked) -> OneGraph:
     arrays = read_arrays(path, (ENDS, LABELS) if asked.labelled else (ENDS,), named)
     edges, count = arrays[ENDS], _count(arrays)
     bare = X not in arrays or (asked.known is not None and [*asked.known[0]] == [DEGREE])
-    x: list[Column] | Array = [] if bare else arrays[X]
-    if not isinstance(x, list):
-        if x.ndim != 2 or x.shape[1] == 0 or x.dtype.kind not in "buif":
-            raise DataError(f"{path}: x must be numbers [N, C], not {x.dtype} {list(x.shape)}")
-        _check_finite(path, X, x)
+    x = [] if bare else _columns(path, X, arrays[X], f"[{count}, C]")
     targets = _targets(path, arrays[LABELS], count) if asked.labelled else {}
     if edges.dtype.kind not in "ui" or edges.ndim != 2:
         raise DataError(f"{path}: {ENDS} must be whole numbers [2, E], not {edges.dtype} {list(edges.shape)}")
@@ -98,12 +92,7 @@ def read_npz(path: Path, asked: Asked) -> OneGraph:
         raise DataError(f"{path}: it has {', '.join(given)} of the arrays train, valid and test: give all or none")
     splits: Splits = {split: _chosen(path, split, arrays[split], count) for split in given}
     check_apart(splits, "node", f"{path}: ")
-    e = arrays.get(EDGES)
-    if e is not None:
-        e = e[:, None] if e.ndim == 1 else e
-        if e.ndim != 2 or len(e) != edges.shape[1] or e.dtype.kind not in "buif":
-            raise DataError(f"{path}: {EDGES} must be numbers [{edges.shape[1]}, D], not {e.dtype} {list(e.shape)}")
-        _check_finite(path, EDGES, e)
+    e = _columns(path, EDGES, arrays[EDGES], f"[{edges.shape[1]}, D]") if EDGES in arrays else []
     with reading(path, "a .npz file"), ZipFile(path) as file:
         others = sorted({name.removesuffix(".npy") for name in file.namelist()} - {ENDS, *named, *SPLITS})
     others += [X] if bare and X in arrays else []
@@ -147,15 +136,24 @@ def _targets(path: Path, labels: Array, nodes: int) -> dict[str, Array]:
     return {f"labels {number}": np.ascontiguousarray(labels[:, number]) for number in range(labels.shape[1])}
 
 
-def _check_finite(path: Path, name: str, x: Array) -> None:
-    """Name the first number that no float32 holds."""
-    first = 0
+def _columns(path: Path, name: str, x: Array, shape: str) -> list[Column]:
+    """An array of numbers as columns, called by its name, with its place where there are several.
+
+    Errors      DataError for an array of another shape, and for the first number that no float32 holds
+    """
+    x = x[:, None] if x.ndim == 1 and name == EDGES else x
+    if x.ndim != 2 or str(len(x)) != shape[1:-4] or x.shape[1] == 0 or x.dtype.kind not in "buif":
+        raise DataError(f"{path}: {name} must be numbers {shape}, not {x.dtype} {list(x.shape)}")
+    first, present = 0, np.ones(len(x), dtype=bool)
     for part in np.array_split(x, 1 + x.nbytes // (1 << 24)):
         if len(cells := np.argwhere(~(np.abs(part.astype(np.float64)) <= LARGEST))):
             row, column = cells[0].tolist()
             value = part[row, column]
             raise DataError(f"{path}: {name}[{first + row}, {column}] is {value}, {wrong(value)}")
         first += len(part)
+    names = [name] if x.shape[1] == 1 else [f"{name} {number}" for number in range(x.shape[1])]
+    each = zip(names, x.T.astype(np.float64), strict=True)
+    return [Column(one, "number", values, present) for one, values in each]
 
 
 def _chosen(path: Path, split: str, array: Array, nodes: int) -> Tensor:

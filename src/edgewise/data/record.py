@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -63,12 +63,11 @@ class Fitted:
     targets: tuple[Target, ...]  # what the labels are, of each target
     columns: tuple[Encoding, ...] = ()  # the encodings of the columns of nodes or examples; of an array there are none
     edges: tuple[Encoding, ...] = ()  # those of the edges' columns
-    widths: tuple[int, int] = (0, 0)  # the number of features of nodes and of edges
     # of each target the mean and the deviation of the values that train; 0 and 1 for classes
     scales: tuple[tuple[float, float], ...] = ()
     # the columns that were found, by their meaning, such as that which names the nodes
-    names: dict[str, str] | None = None
-    parallel: Literal["", "keep", "mean"] = ""  # what became of features of parallel edges; empty: a run of old
+    names: dict[str, str] = field(default_factory=dict)
+    parallel: Parallel = "keep"  # what became of features of parallel edges
     sure: tuple[Sure, ...] = ()  # how each target's answers are read; empty: as usual
 
     @property
@@ -84,15 +83,11 @@ class Fitted:
     @property
     def weight(self) -> str:
         """The column that says how much each edge counts, or nothing."""
-        return (self.names or {}).get("weight", "")
-
-    def parallel_edges(self, undirected: bool) -> Parallel:
-        """What becomes of features of parallel edges: a run of old took the mean where it made edges lead both ways."""
-        return self.parallel or ("mean" if undirected else "keep")
+        return self.names.get("weight", "")
 
     def asked(self, asked: Asked) -> Asked:
         """What is wanted of tables that are read as those that trained."""
-        return replace(asked, known=self.kinds, found=self.names or {})
+        return replace(asked, known=self.kinds, found=self.names)
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -104,19 +99,16 @@ class Fitted:
             for target, scale, sure in zip(self.targets, self.scales, read_by, strict=True)
         ]
         columns = {"columns": to_plain(self.columns), "edge_columns": to_plain(self.edges)}
-        names: dict[str, Any] = {} if self.names is None else {"names": self.names}
-        names |= {"parallel": self.parallel} if self.parallel else {}
-        return {"targets": targets, **columns, "features": list(self.widths), **names}
+        return {"targets": targets, **columns, "names": self.names, "parallel": self.parallel}
 
     @classmethod
     def from_plain(cls, content: dict[str, Any]) -> Self:
         """What `to_plain` wrote."""
         scales = [(one.pop("mean", 0.0), one.pop("deviation", 1.0)) for one in content["targets"]]
         columns, edges = from_plain(content["columns"]), from_plain(content["edge_columns"])
-        rest = {"targets": content["targets"], "widths": content["features"], "scales": scales}
+        rest = {name: content[name] for name in ("targets", "names", "parallel")}
         try:
-            rest |= {name: content[name] for name in ("names", "parallel") if name in content}
-            made = build(cls, rest, "data")
+            made = build(cls, rest | {"scales": scales}, "data")
         except ConfigError as error:
             raise ValueError(str(error)) from error
         if any((one.kind == "class") != bool(one.classes) for one in made.targets):

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.data.columns import ENDS, Array, Column, read_columns
+from edgewise.data.columns import ENDS, Column, read_columns
 from edgewise.data.examples import DEGREE, Asked, Edges, Kinds, OneGraph, columns_of, ends_of, lacks
 from edgewise.data.record import Fitted
 from edgewise.data.table import Problems, read_table
@@ -111,47 +111,30 @@ def with_node(given: OneGraph, row: Row, fitted: Fitted, asked: Asked, form: str
     Errors      DataError for cells that are not as those that trained, for ends that are no nodes, and for a name that
                 a node of the graph has
     """
-    asked, problems, told = fitted.asked(asked), Problems(), row["node"]
-    of_nodes, of_edges = (_kinds(known, kinds) for known, kinds in zip((given.x, given.e), fitted.kinds, strict=True))
+    asked, problems, (of_nodes, of_edges) = fitted.asked(asked), Problems(), fitted.kinds
     degrees = [*of_nodes] == [DEGREE]
-    (node,) = named([told], [*of_nodes], "node")
-    own, x, e, ends = str(node.get(given.found.get("node", ""), NEW)), given.x, given.e, given.edges
+    (node,) = named([row["node"]], [*of_nodes], "node")
+    own, e, ends = str(node.get(given.found.get("node", ""), NEW)), given.e, given.edges
     if given.names is not None and own in given.number_of:
         raise DataError(f"there is a node {own[:40]!r} already: ask for it by its name, or give the new one another")
     edges = listed_in(row, "edges", form)
     edges = named(edges, [*ends_in(asked, edges), *of_edges], "edges")
-    tables = {"node": [node]} if of_nodes and not degrees else {}
-    with as_tables(tables | ({"edges": edges} if edges else {})) as folder:
-        if tables:
-            table, features = read_table(folder / "node.jsonl"), [*of_nodes]
-            if lacking := [name for name in features if name not in node]:
-                raise DataError(lacks(Path("node"), lacking))
-            columns, wrong = read_columns(table, features, of_nodes)
-            problems.extend(wrong)
-            x = _more(x, columns)
+    x = [] if degrees else _more(given.x, cells_of(node, of_nodes, "node"))
+    with as_tables({"edges": edges} if edges else {}) as folder:
         if edges:
             one = Edges(folder / "edges.jsonl", asked.ends)
             one.look(given.number_of | {own: len(given)}, asked)
             new = ends_of([one], given.number_of | {own: len(given)}, problems)
-            columns, wrong = columns_of([one], replace(asked, known=(of_nodes, of_edges)))
+            columns, wrong = columns_of([one], asked)
             problems.extend(wrong)
-            ends, e = np.concatenate([ends, new], axis=1), e if e is None else _more(e, columns)
-        problems.check()
+            problems.check()
+            ends, e = np.concatenate([ends, new], axis=1), _more(e, columns)
     names, request = (None, str(len(given))) if given.names is None else ([*given.names, own], own)
     made = replace(given, count=len(given) + 1, names=names, targets=(), splits={}, edges=ends, x=x, e=e)
-    return (replace(made, x=[]) if degrees else made).described(ends), request
+    return made.described(ends), request
 
 
-def _kinds(known: list[Column] | Array | None, kinds: Kinds) -> Kinds:
-    """The kinds of columns by their names; those of an array are numbers, called by their places."""
-    if known is None or isinstance(known, list):
-        return kinds
-    return {f"feature {number}": "number" for number in range(known.shape[1])}
-
-
-def _more(known: list[Column] | Array, columns: Sequence[Column]) -> list[Column] | Array:
+def _more(known: Sequence[Column], columns: Sequence[Column]) -> list[Column]:
     """What is known of rows, and of those after them."""
-    if isinstance(known, list):
-        later = {column.name: column for column in columns}
-        return [column.with_rows(later[column.name]) for column in known if column.name in later]
-    return np.concatenate([known, np.stack([column.values for column in columns], 1)])
+    later = {column.name: column for column in columns}
+    return [column.with_rows(later[column.name]) for column in known if column.name in later]

@@ -250,16 +250,16 @@ def test_arrays_predict_for_arrays_with_or_without_features(tmp_path, capsys) ->
     np.savez(tmp_path / "bare.npz", edge_index=arrays["edge_index"])
     np.savez(tmp_path / "wide.npz", edge_index=arrays["edge_index"], x=np.ones((4, 3)))
     for place, told in (
-        (tmp_path / "bare.npz", "it has no x, and the run was trained with 2 features"),
-        (tmp_path / "wide.npz", "x has 3 features, and the run was trained with 2"),
-        (given(tmp_path / "new", NEW), "the run was trained with arrays"),
+        (tmp_path / "bare.npz", "known of nodes is log.1 . degree., and the run was trained with x 0, x 1"),
+        (tmp_path / "wide.npz", "known of nodes is x 0, x 1, x 2, and the run was trained with x 0, x 1"),
+        (given(tmp_path / "new", NEW), "it lacks the columns x 0, x 1, which the run was trained with"),
     ):
         with pytest.raises(DataError, match=told):
             task.elsewhere(place)
     np.savez(tmp_path / "larger.npz", edge_index=np.array([[0, 1, 2, 4], [3, 3, 3, 3]]), x=np.ones((6, 2)))
     rows, told = answers(tmp_path / "run-without", tmp_path / "larger.npz", tmp_path / "answers.csv", capsys)
     assert len(rows) == 6 and "not read: the arrays x" in told
-    assert rows[0]["probabilities.class 0"] == rows[4]["probabilities.class 0"] != rows[3]["probabilities.class 0"]
+    assert rows[0]["probabilities.0"] == rows[4]["probabilities.0"] != rows[3]["probabilities.0"]
 
 
 def test_a_task_of_one_graph_reads_no_other(tmp_path, capsys) -> None:

@@ -38,7 +38,9 @@ def test_each_target_is_classes_or_a_quantity_and_may_be_unknown(tmp_path) -> No
     assert [column.name for column in task.given.x] == ["height"]
     known = {name for rows in task.splits.values() for name in rows.tolist()}
     assert known == {n for n in range(PEOPLE) if n % 4 or n % 5}  # those of whom nothing is known are in no part
-    assert torch.equal(task.nodes.labels[:, :2].isnan(), torch.tensor([[n % 4 == 0, n % 5 == 0] for n in range(PEOPLE)]))
+    assert torch.equal(
+        task.nodes.labels[:, :2].isnan(), torch.tensor([[n % 4 == 0, n % 5 == 0] for n in range(PEOPLE)])
+    )
 
 
 def test_parts_of_a_sampled_batch_make_its_loss(tmp_path) -> None:

@@ -160,13 +160,11 @@ class Subject:
         return on_graph(graph, edges, nodes, self.names, node)
 
 
-def in_columns(encodings: Sequence[Encoding], width: int, kind: str = "") -> list[Feature]:
-    """What features made of columns are; of arrays, which have none, by number.
+def in_columns(encodings: Sequence[Encoding], kind: str = "") -> list[Feature]:
+    """What features made of columns are.
 
-    Symbols     width = how many there are; kind = what stands before a name, such as "edge"
+    Symbols     kind = what stands before a name, such as "edge"
     """
-    if not encodings:
-        return [Feature(f"{kind or 'x'} {number}") for number in range(width)]
     made = list[Feature]()
     for one in encodings:
         name = f"{kind} {one.name}".strip()

@@ -118,7 +118,7 @@ class FrameFiles(Files[list[Frame], "OwnFrames"]):
         )
         if not self.asked.labelled:
             return made, frames
-        found = self._found(frames, place, (fitted and fitted.names) or {})
+        found = self._found(frames, place, fitted.names if fitted else {})
         cells = [frame.values.get(found["energy"], "") for frame in frames]
         labels = np.array([*map(_number, cells)])
         for number in np.flatnonzero(np.isnan(labels)).tolist():
@@ -428,7 +428,7 @@ class OwnFrames(Own, EnergiesAndForces):
         where unknown."""
         if not self.own.given.targets:
             return torch.full((len(self.x), 1 + SPACE), torch.nan)
-        names = self.own.fitted.names or {}
+        names = self.own.fitted.names
         energies = torch.as_tensor(self.own.given.targets[0], dtype=torch.float64)
         alone = torch.segment_reduce(self.atomic[self.Z], "sum", lengths=sizes)
         each = ((energies - alone) / sizes).repeat_interleave(sizes)[:, None]
@@ -437,7 +437,7 @@ class OwnFrames(Own, EnergiesAndForces):
 
     def _read(self, has_forces: bool) -> Iterator[str]:
         """How the files were read, in lines."""
-        names, symbols = self.own.fitted.names or {}, [one.name for one in self.own.fitted.columns[2:]]
+        names, symbols = self.own.fitted.names, [one.name for one in self.own.fitted.columns[2:]]
         if not self.own.given.targets:
             return
         forces = f"{names['forces']} are its forces (eV/Å)" if has_forces else "there are no forces"

@@ -29,7 +29,6 @@ from edgewise.data.columns import (
     in_lines,
     read_columns,
     weights_in,
-    width,
 )
 from edgewise.data.examples import (
     RELATION,
@@ -263,8 +262,7 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
         subject, fitted = super().subject(model, pattern, request), self.own.fitted
         if not fitted.columns and not fitted.edges:
             return subject
-        edges = in_columns(fitted.edges, fitted.widths[1], "edge")
-        return replace(subject, features=in_columns(fitted.columns, fitted.widths[0]), edge_features=edges)
+        return replace(subject, features=in_columns(fitted.columns), edge_features=in_columns(fitted.edges, "edge"))
 
     def _named(self, output: Tensor, target: Tensor | None) -> dict[str, Any]:
         return self.several.named(output, target)
@@ -376,8 +374,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
             edges: tuple[Encoding, ...] = fit_weights(inputs.e[0], rows, self.scale)
         else:
             edges = fit(inputs.e, rows, self.scale)
-        widths = width(columns) or 1, width(edges)
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=names, parallel=self.parallel)
+        return replace(fitted, columns=columns, edges=edges, names=names, parallel=self.parallel)
 
     def to_plain(self, own: Settled) -> dict[str, Any]:
         made = own.fitted.to_plain()
@@ -389,7 +386,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
             "columns": made["columns"],
             "edge_columns": made["edge_columns"],
             "both_ways": self.undirected,
-            "parallel": own.fitted.parallel_edges(self.undirected),
+            "parallel": own.fitted.parallel,
             "found": dict(own.given.found),
         }
 
@@ -399,10 +396,9 @@ class GraphFiles(Files[Inputs, OwnExamples]):
         settled = replace(settled, given=replace(settled.given, found={**settled.given.found, **found}))
         x = features(nodes.columns, fitted.columns) if fitted.columns else np.ones((int(nodes.sizes.sum()), 1))
         e = features(inputs.e, fitted.edges) if fitted.edges else None
-        parallel = fitted.parallel_edges(self.undirected)
-        members, known = graphs_of(inputs.edges, nodes.sizes, e, self.undirected, parallel)
+        members, known = graphs_of(inputs.edges, nodes.sizes, e, self.undirected, fitted.parallel)
         if e is not None:
-            told = apart(inputs.edges, len(x), self.undirected, parallel)
+            told = apart(inputs.edges, len(x), self.undirected, fitted.parallel)
             settled = replace(settled, given=replace(settled.given, notes=(*settled.given.notes, *told)))
         x32 = torch.from_numpy(x.astype(np.float32))
         graphs = Graphs(members, x32, targets_of(settled), settled.splits, e=known)

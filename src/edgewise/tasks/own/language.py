@@ -98,7 +98,7 @@ class OwnText(OwnTokens, Text):
 
     def __init__(self, own: Settled, reading: Reading, tokenizer: Tokenizer | None = None) -> None:
         self.name, self.own, self.reading, self.context = name_of(own.given), own, reading, reading.context
-        self.changes, self.few, self.ends = own.changes, own.few, "text" in (own.fitted.names or {})
+        self.changes, self.few, self.ends = own.changes, own.few, "text" in own.fitted.names
         self.use(tokenizer or reading.tokenizer(own))
         if tokenizer is None:  # what is too short is refused at once
             _ = self._parts
@@ -152,7 +152,7 @@ class OwnText(OwnTokens, Text):
 
     def elsewhere(self, place: Path, labelled: bool = False) -> OwnText:
         """The same on other texts, all of which test."""
-        chosen = {"text": (self.own.fitted.names or {}).get("text", "")}
+        chosen = {"text": self.own.fitted.names.get("text", "")}
         given = read(place, Asked("documents", {"text": TEXTS}, chosen, id="row", targets=False, labelled=False))
         none, rows = torch.empty(0, dtype=torch.int64), torch.arange(len(given))
         own = Settled(given, replace(self.own.fitted, names=dict(given.found)), dict.fromkeys(SPLITS, none))
@@ -302,7 +302,7 @@ def text_files(
         check_range(259, 1 << 20, vocabulary=vocabulary)
     how, found = How(cut, fold, folds, group, time), dict[str, str]()
     if like:
-        found = record.read(Path(like).expanduser()).names or {}
+        found = record.read(Path(like).expanduser()).names
     asked = Asked("documents", {"text": TEXTS}, {"text": text or found.get("text", "")}, targets=False)
     asked = replace(asked, id="id" if "id" in found else "row", skip=bad_rows == "skip")
     if not like:

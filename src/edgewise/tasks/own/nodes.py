@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data import record
-from edgewise.data.columns import Array, Column, Encoding, features, fit, fit_weights, read_columns, weights_in, width
+from edgewise.data.columns import Array, Encoding, features, fit, fit_weights, read_columns, weights_in
 from edgewise.data.examples import (
     Asked,
     Edges,
@@ -27,7 +27,7 @@ from edgewise.data.examples import (
     times_of_nodes,
 )
 from edgewise.data.graph import read_graph, read_npz
-from edgewise.data.record import Fitted, Settled, names_in, read_cut, settle, strange_levels, write_cut
+from edgewise.data.record import Fitted, Settled, listed, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
 from edgewise.data.table import Called, find_tables, object_in
@@ -82,12 +82,10 @@ class OwnNodes(SeveralTargets, SampledNodes):
         assert isinstance(own.given, OneGraph)
         given, fitted, self.several = own.given, own.fitted, Several.of(own.fitted)
         x, e = inputs_of(given, fitted)
-        parallel = fitted.parallel_edges(undirected)
-        graph, known = graph_of(given.edges, None if e is None else e.numpy(), len(given), undirected, parallel)
+        graph, known = graph_of(given.edges, e, len(given), undirected, fitted.parallel)
         nodes = Nodes(graph, x, targets_of(own), (), own.splits, known, weighted=bool(fitted.weight))
         super().__init__(folder_name(given.place), nodes, fanouts, False)
-        columns = columns_in(given)
-        strange = strange_levels(columns, (*fitted.columns, *fitted.edges))
+        strange = strange_levels([*given.x, *given.e], (*fitted.columns, *fitted.edges))
         self.given, self.undirected, self.asked = weighed(given, fitted), undirected, asked
         self.own, self.changes = replace(own, given=self.given), (*own.changes, *strange)
         self.metric = self.several.metric
@@ -97,7 +95,7 @@ class OwnNodes(SeveralTargets, SampledNodes):
             self.contents = f"{len(given):,} nodes of {len(self.classes)} classes"
         elif len(fitted.targets) > 1:
             self.contents = f"{len(given):,} nodes with {len(fitted.targets)} targets"
-        if isinstance(given.x, list) and given.x:
+        if given.x:
             more = f" and {len(given.x) - LISTED} more" if len(given.x) > LISTED else ""
             self.contents += f"; features: {', '.join(map(str, given.x[:LISTED]))}{more}"
         self.summary = (self.describe(), *map(str, fitted.targets), *self.given.notes)
@@ -117,10 +115,10 @@ class OwnNodes(SeveralTargets, SampledNodes):
             "kind": "nodes",
             "unit": "node",
             "input": f"a folder with nodes.csv and edges.csv, or a JSON file {form}",
-            "columns": made["columns"] or made["features"][0],
-            "edge_columns": made["edge_columns"] or made["features"][1],
+            "columns": made["columns"],
+            "edge_columns": made["edge_columns"],
             "both_ways": self.undirected,
-            "parallel": self.fitted.parallel_edges(self.undirected),
+            "parallel": self.fitted.parallel,
             "found": dict(self.given.found),
         }
         classes = {"classes": list(self.classes)} if self.classes else {}
@@ -137,10 +135,9 @@ class OwnNodes(SeveralTargets, SampledNodes):
         if one.when is None or times is None or split == "test" or not is_own(pattern):
             return self.graph(pattern), self.nodes.e
         early = one.when <= times.values[self.splits[split].numpy()].max()
-        e, parallel = inputs_of(one, self.fitted)[1], self.fitted.parallel_edges(self.undirected)
-        return graph_of(
-            one.edges[:, early], None if e is None else e.numpy()[early], len(one), self.undirected, parallel
-        )
+        e = inputs_of(one, self.fitted)[1]
+        known = None if e is None else e[early]
+        return graph_of(one.edges[:, early], known, len(one), self.undirected, self.fitted.parallel)
 
     @cached
     def batch(self, split: Split, pattern: Pattern) -> Batch:
@@ -335,56 +332,44 @@ def node_folder(
     asked = replace(asked, skip=bad_rows == "skip", weights=sample_weight)
     asked = asked if like else replace(asked, group=group)
     kept = record.read(Path(like).expanduser()) if like else None
-    dated = (kept.names or {}).get("time") if kept else None
+    dated = kept.names.get("time") if kept else None
     given = read_graph(Path(folder).expanduser(), replace(kept.asked(asked), time=dated) if kept else asked)
     given = times_of_nodes(given, dated or time) if dated or (how.cut == "time" and not like) else given
     given = given.described(given.edges)
 
     def fit_columns(fitted: Fitted, splits: Splits) -> Fitted:
-        columns = fit_to(given.x, splits["train"].numpy(), scale == "standard")
-        edges = fit_edges(given, edge_weight, scale == "standard")
-        widths, names = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
-        names |= {"weight": edge_weight} if edge_weight else {}
-        return replace(fitted, columns=columns, edges=edges, widths=widths, names=names, parallel=parallel)
+        scaled = scale == "standard" and given.scaled
+        columns, edges = fit(given.x, splits["train"].numpy(), scaled), fit_edges(given, edge_weight, scaled)
+        names = dict(given.found) | ({"weight": edge_weight} if edge_weight else {})
+        return replace(fitted, columns=columns, edges=edges, names=names, parallel=parallel)
 
     own = settle(given, like, target, how, fit=fit_columns)
-    if given.e is not None:
-        told = apart(given.edges, len(given), undirected, own.fitted.parallel_edges(undirected))
+    if given.e:
+        told = apart(given.edges, len(given), undirected, own.fitted.parallel)
         own = replace(own, given=replace(own.given, notes=(*own.given.notes, *told)))
     return OwnNodes(replace(own, files=record.files_of(given)), undirected, asked, fanouts)
 
 
-def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Tensor | None]:
+def inputs_of(given: OneGraph, fitted: Fitted) -> tuple[Tensor, Array | None]:
     """The features of nodes and of edges in float32, by what was fitted to those that trained.
 
-    Errors      DataError for data of another form or width
+    Errors      DataError for others than those that trained
     """
-    if fitted.columns and not isinstance(given.x, list):
-        raise DataError(f"{given.place}: it has arrays, and the run was trained with tables")
-    if isinstance(given.x, list) and not fitted.columns:
-        raise DataError(f"{given.place}: it has no x, and the run was trained with {fitted.widths[0]} features")
-    made = []
-    for name, known, encodings, wanted in zip(
-        ("x", "edge_attr"), (given.x, given.e), (fitted.columns, fitted.edges), fitted.widths, strict=True
-    ):
-        array = features(known, encodings) if isinstance(known, list) else known
-        if (has := 0 if array is None else array.shape[1]) != wanted:
-            raise DataError(f"{given.place}: {name} has {has} features, and the run was trained with {wanted}")
-        made.append(None if array is None else torch.from_numpy(array.astype(np.float32)))
-    assert made[0] is not None
-    return made[0], made[1]
-
-
-def fit_to(given: list[Column] | Array | None, rows: Any, scale: bool) -> tuple[Encoding, ...]:
-    """The encodings of columns by some rows; of arrays there are none."""
-    return fit(given, rows, scale) if isinstance(given, list) else ()
+    made = list[Array]()
+    for what, columns, encodings in (("nodes", given.x, fitted.columns), ("edges", given.e, fitted.edges)):
+        has, wanted = ([one.name for one in some] for some in (columns, encodings))
+        if has != wanted:
+            told, right = (listed(some) or "nothing" for some in (has, wanted))
+            raise DataError(f"{given.place}: what is known of {what} is {told}, and the run was trained with {right}")
+        made += [features(columns, encodings).astype(np.float32)] if columns else []
+    return torch.from_numpy(made[0]), made[1] if given.e else None
 
 
 def fit_edges(given: OneGraph, weight: str, scale: bool) -> tuple[Encoding, ...]:
     """The encodings of what is known of all edges, or of their weights."""
-    if not weight or isinstance(given.e, np.ndarray):
-        return fit_to(given.e, slice(None), scale)
-    return fit_weights(weights_in(given.e or [], weight, given.place), slice(None), scale)
+    if not weight:
+        return fit(given.e, slice(None), scale)
+    return fit_weights(weights_in(given.e, weight, given.place), slice(None), scale)
 
 
 def weighed(given: OneGraph, fitted: Fitted) -> OneGraph:
@@ -394,30 +379,14 @@ def weighed(given: OneGraph, fitted: Fitted) -> OneGraph:
     """
     if not fitted.weight:
         return given
-    if not isinstance(given.e, np.ndarray):
-        weights_in(given.e or [], fitted.weight, given.place)
-    elif fitted.weight != "edge_attr" or given.e.shape[1] != 1 or bool((given.e < 0).any()):
-        raise DataError(
-            f"{given.place}: --task.edge_weight edge_attr takes an array edge_attr [E] of numbers of at least 0"
-        )
-    scale = f", divided by {fitted.edges[0].deviation:.4g}" if fitted.edges else ""
+    weights_in(given.e, fitted.weight, given.place)
+    scale = f", divided by {fitted.edges[0].deviation:.4g}" if given.scaled else ""
     return replace(given, notes=(*given.notes, f"edges count by {fitted.weight}{scale}"))
-
-
-def width_of(given: list[Column] | Array | None, encodings: tuple[Encoding, ...]) -> int:
-    """How many features there are."""
-    return width(encodings) if given is None or isinstance(given, list) else int(given.shape[1])
-
-
-def columns_in(given: OneGraph) -> list[Column]:
-    """The columns of nodes and of edges."""
-    return [column for some in (given.x, given.e) if isinstance(some, list) for column in some]
 
 
 def in_graph(subject: Subject, given: OneGraph, fitted: Fitted) -> Subject:
     """What is explained in a graph of one's own, by the names of its nodes and columns."""
-    edges = in_columns(fitted.edges, fitted.widths[1], "edge")
-    features = in_columns(fitted.columns, fitted.widths[0])
+    features, edges = in_columns(fitted.columns), in_columns(fitted.edges, "edge")
     return replace(subject, names=given.names or (), features=features, edge_features=edges)
 
 
@@ -445,11 +414,8 @@ def of_links(given: OneGraph, links: Tensor, weight: str) -> OneGraph:
     def mean(values: Array) -> Array:
         return (np.bincount(edge_of, values) / np.bincount(edge_of))[chosen]
 
-    if isinstance(given.e, np.ndarray):
-        e: list[Column] | Array = np.stack([mean(column) for column in given.e.T], 1)
-    else:
-        one = weights_in(given.e or [], weight, given.place)
-        e = [replace(one, values=mean(one.values), present=np.ones(len(chosen), dtype=bool))]
+    one = weights_in(given.e, weight, given.place)
+    e = [replace(one, values=mean(one.values), present=np.ones(len(chosen), dtype=bool))]
     return replace(given, edges=links.numpy(), e=e)
 
 
@@ -505,8 +471,8 @@ class OwnLinks(LinkPrediction):
         given, name = with_node(seen, row, self.fitted, self.asked, self.form)
         task, (x, e) = copy(self), inputs_of(given, self.fitted)
         vars(task).pop("_values", None)
-        graph, e = graph_of(given.edges, None if e is None else e.numpy(), len(given), True, "mean")
-        task.given, task.cut, task.x = given, replace(self.cut, graph=graph, e=e), x
+        graph, known = graph_of(given.edges, e, len(given), True, "mean")
+        task.given, task.cut, task.x = given, replace(self.cut, graph=graph, e=known), x
         return task, name
 
     def tested_on(self, place: Path) -> Self:
@@ -613,8 +579,8 @@ def link_folder(
     given = read_graph(Path(folder).expanduser(), fitted.asked(asked) if fitted else asked)
     given, when = times_of_edges(given, time) if how.cut == "time" and not like else (given, None)
     weight = fitted.weight if fitted else edge_weight
-    if given.e is not None and not weight:
-        names = ",".join(column.name for column in given.e) if isinstance(given.e, list) else "edge_attr"
+    if given.e and not weight:
+        names = ",".join(column.name for column in given.e)
         what = f"nothing reads what is known of edges: give --task.ignore {names}, or --task.edge_weight NAME"
         raise DataError(f"{given.place}: {what}")
     graph = Graph.from_edge_index(torch.from_numpy(given.edges), len(given)).symmetrise().coalesce()
@@ -642,15 +608,14 @@ def link_folder(
         notes += apart(given.edges, len(given), True, "mean")
         given = of_links(given, made.train, weight)
     if fitted is None:
-        columns = fit_to(given.x, slice(None), scale == "standard")
-        edges = fit_edges(given, weight, scale == "standard")
-        widths, found = (width_of(given.x, columns), width_of(given.e, edges)), dict(given.found)
-        fitted = Fitted((), columns, edges, widths, names=found | ({"weight": weight} if weight else {}))
-    changes += strange_levels(columns_in(given), (*fitted.columns, *fitted.edges)) if like else ()
+        scaled, names = scale == "standard" and given.scaled, dict(given.found) | ({"weight": weight} if weight else {})
+        columns, edges = fit(given.x, slice(None), scaled), fit_edges(given, weight, scaled)
+        fitted = Fitted((), columns, edges, names=names)
     given, (x, e) = weighed(given, fitted), inputs_of(given, fitted)
+    changes += strange_levels([*given.x, *given.e], (*fitted.columns, *fitted.edges)) if like else ()
     if e is not None:
-        graph, e = graph_of(made.train.numpy(), e.numpy(), len(given), True, "mean")
-        made = replace(made, graph=graph, e=e)
+        graph, known = graph_of(made.train.numpy(), e, len(given), True, "mean")
+        made = replace(made, graph=graph, e=known)
     task = OwnLinks(f"links of {folder_name(given.place)}", made, x, width, variational, fanouts)
     task.given, task.fitted, task.asked, task.changes = given, fitted, asked, tuple(changes)
     task.summary = (task.describe(), *given.notes, *notes)

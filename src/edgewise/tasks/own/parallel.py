@@ -56,7 +56,7 @@ class OwnTranslation(OwnTokens, Translation):
         if comma and not place.exists():
             rows = read_lines(Path(source), Path(target))
         else:
-            names = self.own.fitted.names or {}
+            names = self.own.fitted.names
             rows = read_table(place, [names[side] for side in SIDES if side in names])
         rows = within(rows, self.length, self.manner.lowercase)
         own = Settled(rows, self.own.fitted, {"test": torch.arange(len(rows))})

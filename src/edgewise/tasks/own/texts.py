@@ -258,7 +258,7 @@ def text_table(
     truncate: bool = False,
     like: str = "",
     id: str = "",
-    cut: Cut | bool = "auto",
+    cut: Cut = "auto",
     folds: int = 0,
     group: str = "",
     time: str = "",
@@ -293,7 +293,6 @@ def text_table(
         cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
             "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
             is one target of classes, else random.
-            true, false: `truncate` of older runs.
         folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: A column: what has the same cell there, such as a patient, is in one part.
         time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
@@ -307,8 +306,8 @@ def text_table(
     labels, ignored = labels_in(label, like), frozenset(names_in(ignore))
     asked = Asked("texts", {"text": TEXTS}, {"text": text}, labels, id, ignored, skip=bad_rows == "skip")
     asked = replace(asked, weights=sample_weight)
-    how = How("auto" if isinstance(cut, bool) else cut, fold, folds, group, time)
-    files = TextFiles(asked, level, vocabulary, length, lowercase, truncate or cut is True, tokenizer_of(like), fold)
+    how = How(cut, fold, folds, group, time)
+    files = TextFiles(asked, level, vocabulary, length, lowercase, truncate, tokenizer_of(like), fold)
     return files.settle(str(given_table(file, asked.unit)), like, target, how)
 
 

@@ -153,7 +153,7 @@ class TrajectoryFiles(Files[list[Film], "OwnTrajectories"]):
         raise ConfigError("trajectories have no rows")
 
     def task(self, settled: Settled, inputs: list[Film]) -> OwnTrajectories:
-        known, periodic = settled.fitted.columns[3].levels, "periodic" in (settled.fitted.names or {})
+        known, periodic = settled.fitted.columns[3].levels, "periodic" in settled.fitted.names
         for one in inputs:
             if one.periodic.any() and not periodic:
                 raise DataError(f"{one.name}: its box is periodic, and none of those that train is")
@@ -231,7 +231,7 @@ class OwnTrajectories(Own, Simulation):
         ]
         space = self.tracks[0].shape[-1]
         known = self.history * space + 2 * space * (1 + BELLS) + len(levels)
-        edges = space if "periodic" in (own.fitted.names or {}) else 0
+        edges = space if "periodic" in own.fitted.names else 0
         self.signature = MovingParticles(
             2 * space + known, space, edges=edges, space=space, acceleration=self.acceleration
         )
