@@ -67,16 +67,18 @@ def convert(module: M) -> M:
 
     Equation    each layer's own: results and gradients are those that it had, but for rounding
     Symbols     module = any nn.Module, changed in place and returned. Twins exist of GCNConv, SAGEConv, GATConv,
-                GATv2Conv, TransformerConv, GINConv, GINEConv, GatedGraphConv, RGCNConv, FastRGCNConv, HGTConv, PNAConv,
-                GPSConv; of APPNP, ARMAConv, ChebConv, ClusterGCNConv, GCN2Conv, GraphConv, LabelPropagation, LGConv,
-                MFConv, MixHopConv, PDNConv, SGConv, SignedConv, SSGConv, TAGConv; and of nn.MultiheadAttention,
-                nn.TransformerEncoderLayer and nn.TransformerEncoder
+                GATv2Conv, SuperGATConv, TransformerConv, GINConv, GINEConv, NNConv, CGConv, GENConv, ResGatedGraphConv,
+                GatedGraphConv, RGCNConv, FastRGCNConv, HGTConv, PNAConv, GPSConv; of APPNP, ARMAConv, ChebConv,
+                ClusterGCNConv, GCN2Conv, GraphConv, LabelPropagation, LGConv, MFConv, MixHopConv, PDNConv, SGConv,
+                SignedConv, SSGConv, TAGConv; and of nn.MultiheadAttention, nn.TransformerEncoderLayer and
+                nn.TransformerEncoder
     Errors      ConfigError for anything else; a UserWarning names each layer that passes messages or attends and
                 stays as it is, and why: its class or an option has no twin. `edgewise.interop.conversion` lists both
     Edge cases  a layer keeps its class's name, its options, its parameters (the very same) and their names, so that
                 optimizers, checkpoints and calls `layer(x, edge_index, edge_attr)` go on. Options are read at every
-                call. A call that a twin does not know (a SparseTensor, attention weights to return) runs as before, as
-                do an explainer's, and all calls under torch.compile, torch.func, torch.export and torch.jit.trace.
+                call. A call that a twin does not know (a SparseTensor) runs as before, as do an explainer's, and all
+                calls under torch.compile, torch.func, torch.export and torch.jit.trace; so do, of CGConv, GENConv,
+                ResGatedGraphConv and SuperGATConv, small graphs.
                 torch.jit.script compiles the layers' own code, and gives a model those back: convert it after that. A
                 receiver that a mask leaves without senders gives 0, and not NaN as PyTorch. An edge_index or a mask
                 that is written where PyTorch does not count it, by `.data` or a numpy array of the same memory, stays

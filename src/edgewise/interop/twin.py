@@ -26,8 +26,9 @@ def _nothing(module: Any) -> None:
 class Twin:
     """How one class of modules is computed here.
 
-    Symbols     forward(module, ...) = what the module's own `forward(...)` returns, or NotImplemented to leave a call
-                to it; propagate = the same for PyTorch Geometric's; refusal(module) = why a module stays, or None
+    Symbols     forward(module, ...) = what the module's own `forward(...)` returns; NotImplemented, or the reason, to
+                leave a call to it; propagate = the same for PyTorch Geometric's; refusal(module) = why a module
+                stays, or None
     """
 
     forward: Callable[..., Any] | None = None
@@ -71,6 +72,8 @@ def _method(
             return theirs(self, *args, **named)
         why = refusal(self)
         y = NotImplemented if why is not None else ours(self, *args, **named)
+        if isinstance(y, str):
+            why, y = y, NotImplemented
         if y is not NotImplemented:
             return y
         if last:

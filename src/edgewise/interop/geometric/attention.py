@@ -18,13 +18,14 @@ from edgewise.interop.geometric.edges import (
     graph_of,
     has_rows,
     is_linear,
+    large,
     looped,
     looped_rows,
     refusal,
     rows_of,
 )
 from edgewise.interop.twin import Twin, is_plain
-from edgewise.kernels import Additive, Dot, EdgeInput, EdgeVectors, GatedAdditive, Score, attend
+from edgewise.kernels import Additive, Dot, EdgeBias, EdgeInput, EdgeVectors, GatedAdditive, Score, Uniform, attend
 from edgewise.kernels.messages import has_hooks
 
 
@@ -33,7 +34,7 @@ def gat(
 ) -> Any:
     """GATConv: s_ij = LeakyReLU(a_dst · W x_i + a_src · W x_j + a_edge · W_e e_ij)."""
     both = ends(layer, x, edge_index, size)
-    if both is None or return_attention_weights or not _reads(layer, edge_index, edge_attr):
+    if both is None or not _reads(layer, edge_index, edge_attr, return_attention_weights):
         return NotImplemented
     heads, (x_j, x_i) = (-1, layer.heads, layer.out_channels), both
     if layer.lin is not None:
@@ -48,13 +49,14 @@ def gat(
         q, k, score = Additive(layer.negative_slope, a_i, a_j).as_sums(q, k)
         W_e = layer.lin_edge.weight.unflatten(0, heads[1:]) * layer.att_edge[0].unsqueeze(-1)
         score = score + EdgeVectors(EdgeInput((W_e.sum(1), None), e))
-    return _finished(layer, graph, (q, k, v), score, x_i)
+    y = _finished(layer, graph, (q, k, v), score, x_i)
+    return _weighed(y, return_attention_weights, layer, x, edge_index, edge_attr, size)
 
 
 def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_attention_weights: Any = None) -> Any:
     """GATv2Conv: s_ij = a · LeakyReLU(W_r x_i + W_l x_j + W_e e_ij)."""
     both = ends(layer, x, edge_index)
-    if both is None or return_attention_weights or not _reads(layer, edge_index, edge_attr):
+    if both is None or not _reads(layer, edge_index, edge_attr, return_attention_weights):
         return NotImplemented
     if edge_attr is not None and layer.lin_edge is None:  # which GATConv ignores, and GATv2Conv refuses
         return NotImplemented
@@ -65,7 +67,8 @@ def gatv2(layer: Any, x: Any, edge_index: Any, edge_attr: Any = None, return_att
     score: Score = GatedAdditive(layer.att[0], layer.negative_slope)
     if e is not None:
         score = score + EdgeVectors(EdgeInput((layer.lin_edge.weight, None), e))
-    return _finished(layer, graph, (q, k, k), score, x_i)
+    y = _finished(layer, graph, (q, k, k), score, x_i)
+    return _weighed(y, return_attention_weights, layer, x, edge_index, edge_attr)
 
 
 def _edges(layer: Any, edge_index: Tensor, v: Tensor, q: Tensor, e: Tensor | None) -> tuple[Graph, Tensor | None]:
@@ -95,7 +98,7 @@ def transformer(
 ) -> Any:
     """TransformerConv: s_ij = (W_q x_i) · (W_k x_j + W_e e_ij) / √C, summing W_v x_j + W_e e_ij."""
     both = ends(layer, x, edge_index)
-    if both is None or return_attention_weights is not None or not _reads(layer, edge_index, edge_attr):
+    if both is None or not _reads(layer, edge_index, edge_attr, return_attention_weights):
         return NotImplemented
     if (edge_attr is None) != (layer.lin_edge is None):
         return NotImplemented
@@ -107,13 +110,19 @@ def transformer(
         score = score + EdgeVectors(e_ij, e_ij)
     y = attend(graph, q, k, v, score, dropout=layer.dropout if layer.training else 0.0)
     y = y.flatten(-2) if layer.concat else y.mean(-2)
-    if not layer.root_weight:
-        return y
-    root = layer.lin_skip(x_i)
-    if layer.lin_beta is None:
-        return y + root
-    beta = layer.lin_beta(torch.cat([y, root, y - root], -1)).sigmoid()
-    return beta * root + (1 - beta) * y
+    if layer.root_weight and layer.lin_beta is None:
+        y = y + layer.lin_skip(x_i)
+    elif layer.root_weight:
+        root = layer.lin_skip(x_i)
+        beta = layer.lin_beta(torch.cat([y, root, y - root], -1)).sigmoid()
+        y = beta * root + (1 - beta) * y
+    return _weighed(y, return_attention_weights, layer, x, edge_index, edge_attr)
+
+
+def _weighed(y: Tensor, asked: Any, layer: Any, *given: Any) -> Any:
+    """What a layer returns: where a call asks for attention weights, also those of its own code."""
+    own = None if asked is None else type(layer).twin_of.forward(layer, *given, return_attention_weights=asked)
+    return (y, own[1]) if isinstance(own, tuple) else y
 
 
 def hgt(layer: Any, edge_index: Any, *, k: Any, q: Any, v: Any, edge_attr: Any) -> Any:
@@ -129,10 +138,25 @@ def hgt(layer: Any, edge_index: Any, *, k: Any, q: Any, v: Any, edge_attr: Any) 
     return attend(graph, q, k * (mu / count.clamp(min=1).unsqueeze(-1)).unsqueeze(-1), v).flatten(-2)
 
 
-def _reads(layer: Any, edge_index: Tensor, edge_attr: Any) -> bool:
+def supergat(layer: Any, edge_index: Any, size: Any = None, *, x: Any) -> Any:
+    """propagate of SuperGATConv: s_ij = LeakyReLU((a_l · x_j + a_r · x_i) σ(x_i · x_j)), or of x_i · x_j / √C."""
+    if not is_plain(edge_index, x) or size is not None or (layer.training and layer.dropout >= 1):
+        return NotImplemented
+    graph = graph_again(layer, edge_index, len(x), len(x))
+    s_ij = (x.index_select(0, graph.receivers) * x.index_select(0, graph.senders)).sum(-1)
+    if layer.attention_type == "MX":
+        a_i, a_j = ((x * a).sum(-1) for a in (layer.att_r, layer.att_l))
+        s_ij = s_ij.sigmoid() * (a_i.index_select(0, graph.receivers) + a_j.index_select(0, graph.senders))
+    else:
+        s_ij = s_ij / layer.out_channels**0.5
+    score = Uniform() + EdgeBias(functional.leaky_relu(s_ij, layer.negative_slope))
+    return attend(graph, None, None, x, score, dropout=layer.dropout if layer.training else 0.0)
+
+
+def _reads(layer: Any, edge_index: Tensor, edge_attr: Any, asked: Any) -> bool:
     """Whether edges have a row of features each, whose map, if it is called, is nothing but its weight; and whether
-    dropout leaves anything."""
-    if layer.training and layer.dropout >= 1:
+    dropout leaves anything, and draws nothing where a call asks for the weights."""
+    if layer.training and layer.dropout and (asked is not None or layer.dropout >= 1):
         return False
     if edge_attr is None:
         return True
@@ -194,6 +218,7 @@ TWINS = {
     "GATConv": Twin(gat, _refusal),
     "GATv2Conv": Twin(gatv2, _refusal),
     "TransformerConv": Twin(transformer, _refusal),
+    "SuperGATConv": Twin(None, _refusal, large(supergat)),
     "HGTConv": Twin(None, _refusal, hgt),
     "GPSConv": Twin(gps, _refusal_of_gps),
 }

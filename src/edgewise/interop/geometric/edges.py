@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,10 +15,12 @@ from edgewise.errors import GraphError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
 from edgewise.interop.twin import is_plain, origin
+from edgewise.kernels.gates import gates
 from edgewise.kernels.messages import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
+SMALL = 8_000  # edges, from which every `large` twin is the faster, new at each step; one core of an AMD EPYC, Zen 3
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
 WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
@@ -118,6 +121,18 @@ def ends(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor,
     return both if size is None or tuple(size) == (both[0].size(0), both[1].size(0)) else None
 
 
+def large(ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for graphs of SMALL edges and more: of fewer, sorting those costs more than is gained. An explanation
+    reads all of them."""
+
+    @wraps(ours)
+    def propagate(layer: Any, edge_index: Any, *args: Any, **named: Any) -> Any:
+        few = isinstance(edge_index, Tensor) and edge_index.size(-1) < SMALL and gates() is None
+        return f"fewer than {SMALL} edges" if few else ours(layer, edge_index, *args, **named)
+
+    return propagate
+
+
 def refusal(layer: Any, *reductions: str) -> str | None:
     """Why a layer of PyTorch Geometric is left to its own code: its options, or somebody who looks at its messages."""
     if layer.flow != "source_to_target":
@@ -126,7 +141,7 @@ def refusal(layer: Any, *reductions: str) -> str | None:
         return f"aggr={layer.aggr if isinstance(layer.aggr, str) else type(layer.aggr_module).__name__}"
     if layer.decomposed_layers > 1:
         return f"decomposed_layers={layer.decomposed_layers}"
-    replaced = type(layer.aggr_module).__name__ != f"{REDUCTIONS[layer.aggr].title()}Aggregation"
+    replaced = type(layer.aggr_module).__name__ != f"{REDUCTIONS.get(layer.aggr, layer.aggr).title()}Aggregation"
     return "an aggregation of its own" if replaced else watched(layer)
 
 

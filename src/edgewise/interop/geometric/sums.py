@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.graphs import Graph
@@ -18,12 +18,15 @@ from edgewise.interop.geometric.edges import (
     graph_of,
     has_rows,
     is_linear,
+    large,
     refusal,
     rows_of,
     watched,
 )
 from edgewise.interop.twin import Twin, is_plain
-from edgewise.kernels import EdgeInput, EdgeNetwork, aggregate, collect
+from edgewise.kernels import EdgeInput, EdgeNetwork, Filter, aggregate, collect
+from edgewise.kernels.messages import has_hooks
+from edgewise.kernels.messages.network import as_function
 from edgewise.layers.relational.types import Pairs, grouped, pairs, reads, shares
 
 
@@ -69,10 +72,6 @@ def _mapped(layer: Any, x: Tensor, sending: Pairs) -> Tensor:
         return W[of, x[nodes.senders]]
     rows = aggregate(nodes, x)
     return grouped(rows if W.dim() == 3 else rows.unflatten(-1, W.shape[1:3]), W.mT, sending.counts).flatten(1)
-
-
-def _refusal_of_relations(layer: Any) -> str | None:
-    return refusal(layer, "add", "sum", "mean")
 
 
 def weighted(layer: Any, edge_index: Any, size: Any = None, *, x: Any = None, **given: Any) -> Any:
@@ -143,19 +142,103 @@ def sage(layer: Any, x: Any, edge_index: Any, size: Any = None) -> Any:
 
 def gine(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: Any) -> Any:
     """propagate of GINEConv: ⊕_j ReLU(x_j + W e_ij + b)."""
-    both = ends(layer, x, edge_index, size)
-    if both is None or not is_plain(edge_attr) or edge_attr.dim() != 2 or not has_rows(edge_index, edge_attr):
+    read = _read(layer, edge_index, size, x, edge_attr)
+    if read is None or edge_attr is None:
         return NotImplemented
-    if edge_attr.size(-1) != both[0].size(-1) if layer.lin is None else not is_linear(layer.lin):
+    graph, x_j, _ = read
+    if edge_attr.size(-1) != x_j.size(-1) if layer.lin is None else not is_linear(layer.lin):
         return NotImplemented
-    graph = graph_of(edge_index, both[0].size(0), both[1].size(0))
     e = rows_of(graph, edge_attr)
     if layer.lin is None:
-        m_ij: Any = functional.relu(both[0].index_select(0, graph.senders) + e)
+        m_ij: Any = functional.relu(x_j.index_select(0, graph.senders) + e)
     else:
         edge = (layer.lin.weight, layer.lin.bias)
-        m_ij = EdgeNetwork((), functional.relu, senders=both[0], edges=EdgeInput(edge, e), activated=True)
+        m_ij = EdgeNetwork((), functional.relu, senders=x_j, edges=EdgeInput(edge, e), activated=True)
     return collect(graph, m_ij, REDUCTIONS[layer.aggr])
+
+
+def _read(layer: Any, edge_index: Any, size: Any, x: Any, e: Any) -> tuple[Graph, Tensor, Tensor] | None:
+    """The graph, x of the senders and of the receivers; None for a call that is left to PyTorch Geometric."""
+    both = ends(layer, x, edge_index, size)
+    if both is None or not (e is None or (is_plain(e) and e.dim() == 2 and has_rows(edge_index, e))):
+        return None
+    return graph_of(edge_index, both[0].size(0), both[1].size(0)), *both
+
+
+def gen(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: Any) -> Any:
+    """propagate of GENConv: ⊕_j m_ij for m_ij = ReLU(x_j + W e_ij) + ε, or Σ_j m_ij exp(t m_ij) / Σ_j exp(t m_ij)."""
+    read = _read(layer, edge_index, size, x, edge_attr)
+    if read is None:
+        return NotImplemented
+    graph, x_j, _ = read
+    m_ij = x_j.index_select(0, graph.senders)
+    if edge_attr is not None:
+        e = rows_of(graph, edge_attr)
+        m_ij = m_ij + (layer.lin_edge(e) if hasattr(layer, "lin_edge") else e)
+    m_ij = m_ij.relu() + layer.eps
+    if layer.aggr != "softmax":
+        return collect(graph, m_ij, REDUCTIONS[layer.aggr])
+    softmax = layer.aggr_module
+    s_ij = m_ij * softmax.t
+    s_ij = s_ij.detach() if softmax.semi_grad else s_ij
+    top = collect(graph, s_ij.detach(), "max").index_select(0, graph.receivers)
+    w_ij = (s_ij - top).exp()
+    return collect(graph, w_ij * m_ij) / (collect(graph, w_ij) + 1e-16)
+
+
+def cg(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: Any) -> Any:
+    """propagate of CGConv: ⊕_j σ(W_f z_ij + b_f) softplus(W_s z_ij + b_s), z_ij = x_i ‖ x_j ‖ e_ij; nodes are mapped
+    before edges read them."""
+    read, maps = _read(layer, edge_index, size, x, edge_attr), (layer.lin_f, layer.lin_s)
+    if read is None or not all(map(is_linear, maps)):
+        return NotImplemented
+    graph, x_j, x_i = read
+    W = torch.cat([lin.weight for lin in maps]).split([x_i.size(1), x_j.size(1), layer.dim], 1)
+    b = None if layer.lin_f.bias is None else torch.cat([lin.bias for lin in maps])
+    a_i, a_j = functional.linear(x_i, W[0], b), functional.linear(x_j, W[1])
+    z_ij = a_i.index_select(0, graph.receivers) + a_j.index_select(0, graph.senders)
+    z_ij = z_ij if edge_attr is None else z_ij + functional.linear(rows_of(graph, edge_attr), W[2])
+    f, s = z_ij.chunk(2, -1)
+    return collect(graph, f.sigmoid() * functional.softplus(s), REDUCTIONS[layer.aggr])
+
+
+def gated(layer: Any, edge_index: Any, size: Any = None, *, k: Any, q: Any, v: Any, edge_attr: Any) -> Any:
+    """propagate of ResGatedGraphConv: ⊕_j σ(k_i + q_j) v_j, maps of x and e_ij apart where there are e_ij."""
+    read, maps = _read(layer, edge_index, size, (q, k), edge_attr), (layer.lin_key, layer.lin_query, layer.lin_value)
+    if read is None or not is_plain(v) or (edge_attr is None) != (layer.edge_dim is None):
+        return NotImplemented
+    (graph, q, k), how, act = read, REDUCTIONS[layer.aggr], as_function(layer.act)
+    if edge_attr is None and act is not layer.act:
+        return collect(graph, Filter(EdgeNetwork((), act, receivers=k, senders=q, activated=True), v), how)
+    e_ij: Any = (0.0, 0.0)
+    if edge_attr is not None:
+        if not all(map(is_linear, maps)):
+            return NotImplemented
+        key, query, value = (lin.weight[:, -layer.edge_dim :] for lin in maps)
+        e_ij = functional.linear(rows_of(graph, edge_attr), torch.cat([key + query, value])).chunk(2, -1)
+        k, q, v = (
+            functional.linear(x, lin.weight[:, : x.size(1)], lin.bias) for x, lin in zip((k, q, v), maps, strict=True)
+        )
+    z_ij = k.index_select(0, graph.receivers) + q.index_select(0, graph.senders) + e_ij[0]
+    return collect(graph, layer.act(z_ij) * (v.index_select(0, graph.senders) + e_ij[1]), how)
+
+
+def edge_conditioned(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: Any) -> Any:
+    """propagate of NNConv: ⊕_j x_j W(e_ij), with W(e_ij) = Σ_k h_k(e_ij) W_k: Σ_k (⊕_j h_k(e_ij) x_j) W_k."""
+    read = _read(layer, edge_index, size, x, edge_attr)
+    *first, last = layer.nn if type(layer.nn) is nn.Sequential and len(layer.nn) else (layer.nn,)
+    if read is None or edge_attr is None or not is_linear(last) or has_hooks(layer.nn):
+        return NotImplemented
+    graph, x_j, _ = read
+    h = edge_attr
+    for part in first:
+        h = part(h)
+    if h.dim() != 2 or h.dtype != x_j.dtype or last.weight.size(0) != x_j.size(1) * layer.out_channels:
+        return NotImplemented
+    W = last.weight if last.bias is None else torch.cat([last.weight, last.bias.unsqueeze(1)], 1)
+    h = h if last.bias is None else functional.pad(h, (0, 1), value=1.0)
+    hx = aggregate(graph, x_j.unsqueeze(1).expand(-1, h.size(1), -1), graph.sort_edges(h), REDUCTIONS[layer.aggr])
+    return hx.flatten(1) @ W.view(x_j.size(1), layer.out_channels, -1).permute(2, 0, 1).flatten(0, 1)
 
 
 def pna(layer: Any, edge_index: Any, *, x: Any, edge_attr: Any = None) -> Any:
@@ -235,6 +318,14 @@ def _refusal(layer: Any) -> str | None:
     return refusal(layer, *REDUCTIONS)
 
 
+def _refusal_of_gen(layer: Any) -> str | None:
+    return refusal(layer, *REDUCTIONS, "softmax")
+
+
+def _refusal_of_sums(layer: Any) -> str | None:
+    return refusal(layer, "add", "sum", "mean")
+
+
 PROPAGATED = (
     "APPNP", "ARMAConv", "ChebConv", "ClusterGCNConv", "GatedGraphConv", "GCN2Conv", "GINConv", "GraphConv",
     "LabelPropagation", "LGConv", "MFConv", "MixHopConv", "PDNConv", "SGConv", "SignedConv", "SSGConv", "TAGConv",
@@ -244,6 +335,10 @@ TWINS = {
     "GCNConv": Twin(gcn, _refusal, weighted),
     "SAGEConv": Twin(sage, _refusal, weighted),
     "GINEConv": Twin(None, _refusal, gine),
+    "GENConv": Twin(None, _refusal_of_gen, large(gen)),
+    "CGConv": Twin(None, _refusal, large(cg)),
+    "ResGatedGraphConv": Twin(None, _refusal, large(gated)),
+    "NNConv": Twin(None, _refusal_of_sums, edge_conditioned),
     "PNAConv": Twin(None, _refusal_of_pna, pna),
-    **{name: Twin(rgcn, _refusal_of_relations) for name in ("RGCNConv", "FastRGCNConv")},
+    **{name: Twin(rgcn, _refusal_of_sums) for name in ("RGCNConv", "FastRGCNConv")},
 }
