@@ -99,6 +99,15 @@ def test_parts_share_all_commands_and_keep_a_start_beside_what_starts_from_it() 
 
 
 @pytest.mark.studies
+def test_one_step_is_chosen_for_all_folds() -> None:
+    def log(*accuracies: float) -> str:
+        scores = [f'{{"step": {2 * n + 2}, "valid": {{"accuracy": {one}}}}}' for n, one in enumerate(accuracies)]
+        return "\n".join(['{"step": 1, "loss": 1.0}', *scores, '{"metric": "accuracy"}'])
+
+    mean, deviation, count = figures.best_of_mean_curve([log(0.9, 0.5, 0.6), log(0.1, 0.7, 0.8, 1.0)], "accuracy")
+    assert (mean, count) == (pytest.approx(0.7), 2) and deviation == pytest.approx(0.02**0.5)
+
+
 def test_a_training_gives_its_metric_and_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "BUILD", tmp_path)
     found = figures.measured("edgewise train karate --seeds 2 --train.steps 2")

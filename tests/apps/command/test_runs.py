@@ -164,20 +164,6 @@ def test_folds_repeat_with_another_fold_and_seed_each(folds, capsys) -> None:
     assert [config.train.seed for config in configs] == [0, 1, 2]
 
 
-def test_the_mean_curve_chooses_one_step_for_all_folds(folds, capsys) -> None:
-    assert main([*folds, "--folds", "3", "--task.validate", "false"]) == 0
-    told = capsys.readouterr().out
-    answer = json.loads(told.splitlines()[-1])
-    curves = []
-    for run in answer["runs"]:
-        records = [json.loads(line) for line in (Path(run) / "metrics.jsonl").read_text().splitlines()]
-        curves.append([record["valid"]["accuracy"] for record in records if "valid" in record][:3])
-    means = [statistics.fmean(at) for at in zip(*curves, strict=True)]
-    assert answer["mean_curve"]["mean"] == pytest.approx(max(means))
-    assert answer["mean_curve"]["step"] == 2 * (1 + means.index(max(means)))
-    assert "best of the mean curve over the folds" in told
-
-
 def test_folds_need_a_task_that_has_them(folds, capsys) -> None:
     assert main(["train", "karate", "--folds", "3", *TINY]) == 2
     assert "has no folds" in capsys.readouterr().err

@@ -8,8 +8,8 @@ from edgewise import ConfigError, Graph, causal, complete, grid
 from edgewise.configuration import Choice
 from edgewise.layers import READOUTS
 from edgewise.models import Features, Tokens, Transformer, TransformerSettings
-from edgewise.models.text.gpt import GPT
 from edgewise.models.text.transformer import ATTENTIONS, POSITIONS
+from examples.gpt import GPT
 from layers.parity import each
 
 TEXT = Tokens(11, 11, length=8)

@@ -84,7 +84,7 @@ def train(
         if len(results) < len(repeated):
             raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
         raise
-    made = summary(config, results, mean_curve(results, task.maximise) if folds else None)
+    made = summary(config, results)
     if folds and "folds" in config.task.options and task.has_test and first_rank():
         made["pooled"] = [over_folds(results[first : first + folds]) for first in range(0, len(results), folds)]
     if not folds and len(results) > 1 and training.joinable(task) and first_rank():
@@ -263,26 +263,7 @@ def beside(result: Result) -> list[str]:
     return [*told(training.record_of(result.run)), *([compared(found, result)] if found else [])]
 
 
-def mean_curve(results: Sequence[Result], maximise: bool) -> dict[str, Any]:
-    """The step, the same for all folds, at which the mean of their validation scores is best: its mean and deviation.
-
-    This is how Xu et al. (2019) choose an epoch. It reads the very scores that it chooses by, so it flatters: the
-    honest figure is that of the test split.
-    """
-    curves = [validation_curve(result) for result in results]
-    steps = [step for step in curves[0] if all(step in curve for curve in curves)]
-    means = {step: statistics.fmean(curve[step] for curve in curves) for step in steps}
-    best = (max if maximise else min)(steps, key=means.__getitem__)
-    return {"step": best, "mean": means[best], "sd": statistics.stdev(curve[best] for curve in curves)}
-
-
-def validation_curve(result: Result) -> dict[int, float]:
-    """The validation score at each step that had one."""
-    records = training.read_metrics(result.run)
-    return {r["step"]: r["valid"][result.metric] for r in records if "valid" in r and "metric" not in r}
-
-
-def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] | None = None) -> dict[str, Any]:
+def summary(config: RunConfig, results: Sequence[Result]) -> dict[str, Any]:
     """All repetitions together, printed as a table where there are several."""
     values = [result.value for result in results]
     mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
@@ -303,10 +284,7 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
         print("\n" + columns(rows, heads=True))
         page = one_page([result.run for result in results])
         print(f"\n{config.recipe}: {measure} {shown(metric, mean)} ± {shown(metric, sd)} ({len(values)} runs)")
-    if curve is not None and first_rank():
-        best = f"{shown(metric, curve['mean'])} ± {shown(metric, curve['sd'])} at step {curve['step']}"
-        print(f"{config.recipe}: validation {metric}, best of the mean curve over the folds: {best}")
-    return {
+    made = {
         "recipe": config.recipe,
         "metric": metric,
         "values": values,
@@ -316,7 +294,8 @@ def summary(config: RunConfig, results: Sequence[Result], curve: dict[str, Any] 
         "runs": [str(result.run) for result in results],
         "valid": [result.valid for result in results],
         "step_seconds": [result.step_seconds for result in results],
-    } | {name: part for name, part in (("page", page and str(page)), ("mean_curve", curve)) if part is not None}
+    }
+    return made if page is None else made | {"page": str(page)}
 
 
 def one_page(runs: Sequence[Path]) -> Path | None:
