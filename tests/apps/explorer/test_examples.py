@@ -22,12 +22,11 @@ from edgewise.apps.explorer.examples import (
     pieces,
     planner,
     predictions,
-    short_grid,
 )
 from edgewise.apps.explorer.page import demonstration
 from edgewise.apps.options import configure
 from edgewise.errors import ConfigError, DataError
-from edgewise.graphs import Graph, causal, complete, window
+from edgewise.graphs import Graph, causal, complete, grid, window
 from edgewise.models import MODELS
 from edgewise.models.signature import Features
 from edgewise.training import Choice, RunConfig, load_run
@@ -141,7 +140,7 @@ def model() -> nn.Module:
 
 
 def test_an_example_can_be_put_on_its_own_graph_and_on_patterns() -> None:
-    names = [one["name"] for one in choices(short_grid(34, 5), "its own", PLAN)]
+    names = [one["name"] for one in choices(window(34, 5), "its own", PLAN)]
     assert names == ["given", "causal", "window", "grid", "complete", "molecule", "friendship"]
     assert [one["name"] for one in choices(complete(3), "complete", PLAN)] == ["complete", "causal", "window", "grid"]
 
@@ -160,11 +159,12 @@ def test_the_page_follows_the_same_rules() -> None:
         graph = edited(complete(n), random_edits(n, n * n // 2, n))
         content = content_of(model(), graph, torch.randn(n, 8), 2)
         entries = content["examples"][0]["graphs"]
+        columns = next(one["rule"]["columns"] for one in entries if one["name"] == "grid")
         expected: dict[str, Graph] = {
             "given": graph,
             "causal": causal(n),
             "window": window(n, 2),
-            "grid": short_grid(n, next(one["rule"]["columns"] for one in entries if one["name"] == "grid")),
+            "grid": grid(-(-n // columns), columns).subgraph(range(n)),
             "complete": complete(n),
         }
         shown = [name for name in expected if name in {one["name"] for one in entries}]

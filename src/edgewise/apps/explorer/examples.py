@@ -7,7 +7,6 @@ from itertools import chain, islice
 from math import isqrt
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +14,7 @@ import edgewise
 from edgewise.apps.explorer.weights import Plain, pack, read
 from edgewise.data.splits import Split
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, causal, complete, window
+from edgewise.graphs import Graph, causal, complete, grid, window
 from edgewise.kernels import Plan
 from edgewise.tasks.core.abilities import FindsByName, Predicts
 from edgewise.tasks.core.batch import Batch
@@ -186,7 +185,7 @@ def choices(graph: Graph, title: str, plan: Planner) -> list[dict[str, Any]]:
     rules: dict[str, tuple[str, Graph]] = {
         "causal": ("causal", causal(n)),
         "window": (f"window ±{RADIUS}", window(n, RADIUS)),
-        "grid": ("grid", short_grid(n, columns)),
+        "grid": ("grid", grid(-(-n // columns), columns).subgraph(range(n))),  # the last row may be short
         "complete": ("complete", complete(n)),
     }
     made = [_listed("given", title, graph, plan)]
@@ -201,24 +200,6 @@ def choices(graph: Graph, title: str, plan: Planner) -> list[dict[str, Any]]:
         made.remove(own)
         made[0] = own | {"title": f"{own['title']} (trained)"}
     return made
-
-
-def short_grid(n: int, columns: int) -> Graph:
-    """A grid in which each node attends to those around it and to itself; the last row may be short.
-
-    Example
-        >>> short_grid(3, 2).num_edges
-        9
-    """
-    row, column = np.divmod(np.arange(n), columns)
-    near = [
-        (i + dy * columns + dx, i)
-        for i in range(n)
-        for dy in (-1, 0, 1)
-        for dx in (-1, 0, 1)
-        if 0 <= i + dy * columns + dx < n and 0 <= column[i] + dx < columns and row[i] + dy >= 0
-    ]
-    return Graph.from_edge_index(torch.tensor(near, dtype=torch.int64).reshape(-1, 2).T, n)
 
 
 def caffeine() -> Graph:

@@ -20,9 +20,9 @@ from edgewise.apps.report import figures, pages
 from edgewise.apps.report.compare import MOST_PANELS
 from edgewise.apps.report.pages import Markup, element, join
 from edgewise.apps.tuning import space
-from edgewise.apps.tuning.study import REFUSED, Reached, Search, Study, folder_of, held
+from edgewise.apps.tuning.study import REFUSED, RUNS, Reached, Search, Study, folder_of
 from edgewise.errors import ConfigError, counted
-from edgewise.files import write_file
+from edgewise.files import claimed, write_file
 from edgewise.models import MODELS
 from edgewise.tasks import Task
 from edgewise.tasks.core.drawing import Curve, Curves, Panel
@@ -75,7 +75,7 @@ def tune(
     if others := study.elsewhere():
         print(f"{counted(len(others), 'trial')} running in other processes: the last to end reads the test data")
         return {"trials": len(study.done()), "running": others}
-    with held(study.folder / "conclusion.lock"):
+    with claimed(study.folder / RUNS, wait=True):  # which others may do, too
         return conclude(study)
 
 
@@ -239,8 +239,7 @@ def table(study: Study) -> Markup:
     metric = f"valid {study.metric}"
     rows = []
     for one in study.complete()[:LISTED]:
-        values = (one.params[option] for option in options)
-        texts = (f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)
+        texts = (shortened(one.params[option]) for option in options)
         rows.append([str(one.number), shown(study.metric, one.value), *texts])
     return pages.table(["trial", metric, *(option.rpartition(".")[2] for option in options)], rows, ("trial", metric))
 

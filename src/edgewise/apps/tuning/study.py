@@ -3,7 +3,6 @@
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
@@ -15,7 +14,7 @@ from edgewise.apps.options import Overrides, configure
 from edgewise.apps.recipes import Recipe
 from edgewise.apps.tuning.space import Dimension, Value, as_text, own
 from edgewise.errors import CheckpointError, ConfigError, EdgewiseError, installing
-from edgewise.files import lock, make_folder
+from edgewise.files import claimed, lock, make_folder
 from edgewise.memory import was_short
 from edgewise.tasks import Task
 from edgewise.training import Result, RunConfig, finished, settled
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 TRIALS = "trials.db"  # Optuna's
-LOCK = "study.lock"  # held while a process begins, or takes a trial
+RUNS = "trials"  # the folder of their runs
 STARTED = 5  # trials that are trained to their end before others are compared with them
 FIRST = 5  # no trial of one run is stopped in its first fifth
 REFUSED = "refused"  # the attribute with the reason why values do not run
@@ -167,11 +166,11 @@ class Study:
         self.library = optuna = library()
         self.states = optuna.trial.TrialState
         names = {path.name for path in self.folder.iterdir()} if self.folder.exists() else set[str]()
-        if names and not names & {TRIALS, LOCK}:
+        if names and not names & {TRIALS, RUNS}:
             raise ConfigError(f"{self.folder} holds something else: name a new folder with --run")
-        make_folder(self.folder / "trials")
+        make_folder(self.folder / RUNS)
         first = 1 if self.search.repeats > 1 else self.settings.steps // FIRST
-        with held(self.folder / LOCK):
+        with claimed(self.folder, wait=True):
             place = f"sqlite:///{self.folder / TRIALS}"
             storage = optuna.storages.RDBStorage(place, engine_kwargs={"connect_args": {"timeout": 60}})
             self.optuna = optuna.create_study(
@@ -236,7 +235,7 @@ class Study:
 
     def take(self, most: int) -> "Trial | None":
         """The next trial: one that a killed process has left, or a new one; None where there are enough."""
-        with held(self.folder / LOCK):
+        with claimed(self.folder, wait=True):
             running = self.trials(self.states.RUNNING)
             left = [trial for trial in running if self.claim(folder_of(trial))]
             for trial in left:
@@ -257,7 +256,7 @@ class Study:
 
     def elsewhere(self) -> list[int]:
         """The trials that other processes carry out."""
-        with held(self.folder / LOCK):
+        with claimed(self.folder, wait=True):
             numbers = [folder_of(trial) for trial in self.trials(self.states.RUNNING)]
             found = [number for number in numbers if not self.claim(number)]
             self.release()
@@ -272,7 +271,7 @@ class Study:
         """Whether no other process works in a trial's folder; if so, this one does from now on."""
         if number in self.locks:
             return True
-        folder = self.folder / "trials" / str(number)
+        folder = self.folder / RUNS / str(number)
         make_folder(folder)
         file = (folder / "lock").open("ab")
         if not lock(file):
@@ -283,7 +282,7 @@ class Study:
 
     def train(self, trial: "Trial", end: float) -> None:
         """Train a trial's runs, and tell the study their mean."""
-        folder, alone = self.folder / "trials" / str(folder_of(trial)), self.search.repeats == 1
+        folder, alone = self.folder / RUNS / str(folder_of(trial)), self.search.repeats == 1
         values: list[float] = []
 
         def report(step: int, value: float) -> None:
@@ -339,12 +338,3 @@ def library() -> Any:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna
-
-
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold a file's lock, once it is free."""
-    with path.open("ab") as file:
-        while not lock(file):
-            time.sleep(0.01)
-        yield
