@@ -46,13 +46,14 @@ def karate(loops: bool = False, weights: bool = False) -> NodeClassification:
     return NodeClassification("karate", Nodes(graph, torch.eye(len(club)), labels, classes, splits, known))
 
 
+SAME, SIGNAL = 0.6, 0.3  # how often a neighbour is of the node's class; the deviation of the classes' centres
+
+
 def planted(
     nodes: int = 100_000,
     degree: int = 10,
     classes: int = 8,
     channels: int = 16,
-    same: float = 0.6,
-    signal: float = 0.3,
     fanouts: tuple[int, ...] = (5, 5),
     inductive: bool = True,
     layerwise: bool = False,
@@ -62,8 +63,8 @@ def planted(
     """Guess the planted classes of a generated graph's nodes, on sampled neighbours, for graphs of any size.
 
     Each node has a class, evenly drawn; it attends to `degree` others, each drawn from its own class with probability
-    `same` and from all nodes else. Its features are normal noise of deviation 1 around its class's centre, and the
-    centres are normal with deviation `signal`. Half of the nodes train, a quarter chooses the weights, a quarter tests.
+    0.6 and from all nodes else. Its features are normal noise of deviation 1 around its class's centre, and the
+    centres are normal with deviation 0.3. Half of the nodes train, a quarter chooses the weights, a quarter tests.
 
     Reference   Holland, Laskey & Leinhardt 1983 (stochastic block models); Hamilton et al. 2017 (sampling)
 
@@ -72,8 +73,6 @@ def planted(
         degree: How many others each node attends to.
         classes: How many classes.
         channels: Width of the features.
-        same: How often a neighbour is drawn from the node's own class.
-        signal: Deviation of the classes' centres, beside noise of deviation 1.
         fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: all nodes at once.
         inductive: Hide all but the training nodes, and their edges, from training.
         layerwise: Draw `fanouts` senders for each layer by importance among all nodes (FastGCN), not neighbours.
@@ -85,15 +84,13 @@ def planted(
         raise ConfigError(
             "the numbers of nodes, neighbours, classes and channels must be at least 1, nodes 8 per class"
         )
-    if not 0 <= same <= 1 or signal < 0:
-        raise ConfigError(f"task.same must be from 0 to 1 and task.signal at least 0, not {same} and {signal}")
     draw = torch.Generator().manual_seed(generated)
     labels = torch.arange(nodes) % classes  # evenly; which number a node has means nothing
     receivers = torch.arange(nodes).repeat_interleave(degree)
     anyone = torch.randint(nodes, (nodes * degree,), generator=draw)
     own = torch.randint(nodes // classes, (nodes * degree,), generator=draw) * classes + labels[receivers]
-    senders = torch.where(torch.rand(nodes * degree, generator=draw) < same, own, anyone)
-    centres = signal * torch.randn(classes, channels, generator=draw)
+    senders = torch.where(torch.rand(nodes * degree, generator=draw) < SAME, own, anyone)
+    centres = SIGNAL * torch.randn(classes, channels, generator=draw)
     x = centres[labels] + torch.randn(nodes, channels, generator=draw)
     order = torch.randperm(nodes, generator=draw)
     splits = ascending(cut(order, (nodes // 2, nodes // 2 + nodes // 4)))
@@ -105,6 +102,7 @@ def planted(
 KINDS = ("author", "paper", "venue")
 RELATIONS = ("writes", "is written by", "reviews", "is reviewed by", "publishes", "appears in")
 WRITERS, REVIEWERS = 2, 3  # of each paper
+WORDS, CENTRES, FOCUS = 29, 0.4, 0.8  # features; the deviation of the topics' centres; how often a topic is shared
 
 
 def bibliography(
@@ -112,17 +110,14 @@ def bibliography(
     papers: int = 1500,
     venues: int = 30,
     topics: int = 6,
-    words: int = 29,
-    signal: float = 0.4,
-    focus: float = 0.8,
     generated: int = 0,
 ) -> NodeClassification:
     """Guess the topics of authors from the words of papers: who wrote a paper shares its topic, its reviewers do not.
 
     Each author and each venue has a topic. A paper's topic is that of its first author; its second author and its
-    venue have the same topic with probability `focus`, and any else. Its three reviewers have other topics. Words are
-    normal noise of deviation 1 around the centre of the paper's topic, and the centres are normal with deviation
-    `signal`; authors and venues have none, and every node has its type, one-hot. Of the authors half train, a quarter
+    venue have the same topic with probability 0.8, and any else. Its three reviewers have other topics. Its 29 words
+    are normal noise of deviation 1 around the centre of the paper's topic, and the centres are normal with deviation
+    0.4; authors and venues have none, and every node has its type, one-hot. Of the authors half train, a quarter
     chooses the weights, a quarter tests. A link is two edges, one of each direction, of a kind each.
 
     Reference   Hu et al., 2020, whose types of nodes and links these are like; all of it is generated
@@ -132,19 +127,14 @@ def bibliography(
         papers: How many papers.
         venues: How many venues.
         topics: How many topics, the classes.
-        words: Width of a paper's features.
-        signal: Deviation of the topics' centres, beside noise of deviation 1.
-        focus: How often a paper's second author and its venue have its topic.
         generated: Seed of the generator.
 
     Example
         >>> bibliography(authors=60, papers=80, venues=6).contents
         '146 nodes of 6 classes'
     """
-    if topics < 2 or authors < 10 * topics or venues < topics or min(papers, words) < 1:
-        raise ConfigError("a bibliography has papers, words, 2 topics, a venue and 10 authors of each topic, or more")
-    if not 0 <= focus <= 1 or signal < 0:
-        raise ConfigError(f"task.focus must be from 0 to 1 and task.signal at least 0, not {focus} and {signal}")
+    if topics < 2 or authors < 10 * topics or venues < topics or papers < 1:
+        raise ConfigError("a bibliography has papers, 2 topics, a venue and 10 authors of each topic, or more")
     draw = torch.Generator().manual_seed(generated)
     of_author = torch.arange(authors) % topics  # of venues too: who has a topic goes round
     first = torch.randint(authors, (papers,), generator=draw)
@@ -155,8 +145,8 @@ def bibliography(
         return torch.randint(count // topics, wanted.shape, generator=draw) * topics + wanted
 
     def mostly(count: int) -> Tensor:
-        """One of the paper's topic with probability `focus`, and any else."""
-        own = torch.rand(papers, generator=draw) < focus
+        """One of the paper's topic with the probability FOCUS, and any else."""
+        own = torch.rand(papers, generator=draw) < FOCUS
         return torch.where(own, of_topic(count, topic), torch.randint(count, (papers,), generator=draw))
 
     writers = torch.stack([first, mostly(authors)], 1)
@@ -169,11 +159,11 @@ def bibliography(
         relation += [torch.full((pair.shape[1],), kind), torch.full((pair.shape[1],), kind + 1)]
     count = authors + papers + venues
     graph = Graph.from_edge_index(torch.cat(edges, 1), count)
-    x = torch.zeros(count, words + len(KINDS))
-    centres = signal * torch.randn(topics, words, generator=draw)
-    x[authors : authors + papers, :words] = centres[topic] + torch.randn(papers, words, generator=draw)
+    x = torch.zeros(count, WORDS + len(KINDS))
+    centres = CENTRES * torch.randn(topics, WORDS, generator=draw)
+    x[authors : authors + papers, :WORDS] = centres[topic] + torch.randn(papers, WORDS, generator=draw)
     types = torch.arange(len(KINDS)).repeat_interleave(torch.tensor([authors, papers, venues]))
-    x[torch.arange(count), words + types] = 1.0
+    x[torch.arange(count), WORDS + types] = 1.0
     labels = torch.full((count,), -1).index_copy(0, torch.arange(authors), of_author)
     splits = ascending(cut(torch.randperm(authors, generator=draw), (authors // 2, 3 * authors // 4)))
     names = tuple(f"topic {c}" for c in range(topics))

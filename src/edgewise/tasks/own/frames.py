@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from edgewise.data import record
 from edgewise.data.columns import Array, Column, Encoding
 from edgewise.data.examples import MAX_MEMBERS, MAX_ROWS, Asked, Examples, group_column, parts_of
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.rows import Row
 from edgewise.data.splits import SPLITS, How, Split, Splits
@@ -600,6 +601,7 @@ class OwnFrames(Own, EnergiesAndForces):
             yield from super().draw(model, pattern, scores)
 
 
+@on_own("frame")
 def atom_frames(
     file: str = "frames.xyz",
     radius: float = 5.0,
@@ -632,11 +634,8 @@ def atom_frames(
         energies: How much errors of energies count in the loss beside those of forces, both over their deviations.
         energy: What the energy is called. Empty: `energy`, or the only one whose name ends so.
         forces: What the forces are called. Empty: `forces`, or the only ones whose name ends so.
-        fold: Seed of the random cut: another number, another cut.
-        like: A run folder: its parts and scales are taken.
         cut: How to cut: "random"; by "group" or "time"; "given", as `split` or files say. "auto": as that or what is
             named below says, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: What frames of one part share, such as `config_type`: a name among what is known of them.
         time: A number of each frame, such as its step: the earliest train, the latest test.
 

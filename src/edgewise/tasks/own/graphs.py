@@ -49,6 +49,7 @@ from edgewise.data.examples import (
     strangers,
     table_of,
 )
+from edgewise.data.options import on_own
 from edgewise.data.record import KEPT, Fitted, Settled, labels_in, names_in, settle
 from edgewise.data.rows import Row, as_tables, ends_in, listed_in, named
 from edgewise.data.splits import Cut, How, Splits
@@ -407,6 +408,7 @@ class GraphFiles(Files[Inputs, OwnExamples]):
         return OwnGraphs(folder_name(settled.given.place), graphs, own, self)
 
 
+@on_own("graph")
 def graph_folder(
     folder: str = "graphs",
     label: str = "",
@@ -446,30 +448,8 @@ def graph_folder(
 
     Args:
         folder: Where the files lie.
-        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
-            `target`, or the only one left.
-        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
-            different whole numbers classes; of more whole numbers it must be said.
-        undirected: Let every node also attend to those that attend to it.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns that are not read, with commas between them.
         scale: Numbers of nodes and edges have mean 0 and deviation 1 in the graphs that train ("standard"), or stay.
-        like: A run folder: its parts, classes and scales are taken.
-        id: The column that names the graphs. Empty: it is found.
         graph: The column of nodes and edges that names their graph. Empty: it is found.
-        ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
-        parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
-            with their "mean".
-        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
-            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
-            is one target of classes, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column: what has the same cell there, such as a patient, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
-            that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
-        sample_weight: A column: how much each graph counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """
@@ -616,6 +596,7 @@ class PointFiles(Files[Points, OwnClouds]):
         return OwnClouds(folder_name(rows.place), graphs, own, self)
 
 
+@on_own("cloud")
 def point_folder(
     folder: str = "clouds",
     label: str = "",
@@ -648,25 +629,9 @@ def point_folder(
 
     Args:
         folder: Where the files lie.
-        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
-            `target`, or the only one left.
-        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
-            different whole numbers classes; of more whole numbers it must be said.
         neighbors: To how many of the nearest points each point attends.
         position: The columns with coordinates, with commas between them. Empty: `x`, `y` and, where there is one, `z`.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns that are not read, with commas between them.
-        like: A run folder: its parts, classes and scales are taken.
-        id: The column that names the clouds. Empty: it is found.
         cloud: The column of points that names their cloud. Empty: it is found.
-        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
-            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
-            is one target of classes, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column: what has the same cell there, such as a patient, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        sample_weight: A column: how much each cloud counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong
     """

@@ -18,6 +18,7 @@ from torch.nn import functional
 from edgewise.data import record
 from edgewise.data.columns import Encoding, check_folders
 from edgewise.data.examples import Asked, Examples
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import SPLITS, How, Split, Splits, named
 from edgewise.data.table import Problems
@@ -203,6 +204,7 @@ class ImageFiles(Files[Pixels, OwnImages]):
         return rows.without(bad), np.stack(made)
 
 
+@on_own("image")
 def image_folder(
     folder: str = "images",
     size: int = 0,
@@ -230,12 +232,8 @@ def image_folder(
         colour: Read grey values, or red, green and blue.
         patch: Side of the square patches that are the nodes; 0 for the whole image.
         shift: Move each training image by up to so many pixels, at random.
-        fold: Seed of the random cut: another number, another cut.
-        like: A run folder: its parts, classes and scales are taken.
         cut: "random"; "stratified", with equal shares of each class; or "given", as the folders say. "auto": as they
             say, else stratified.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      pictures that are damaged, too large or of several sizes are a `DataError` that names them all
     """

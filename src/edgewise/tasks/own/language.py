@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from edgewise.data import record
 from edgewise.data.columns import Column
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
+from edgewise.data.options import on_own
 from edgewise.data.record import Settled, settle, with_validation
 from edgewise.data.splits import SPLITS, Cut, How, Split, named
 from edgewise.data.table import SHOWN, is_table, object_in
@@ -257,6 +258,7 @@ def name_of(given: Examples) -> str:
     return given.files[0].stem if len(given.files) == 1 else folder_name(given.place)
 
 
+@on_own("document")
 def text_files(
     file: str = "text.txt",
     text: str = "",
@@ -281,19 +283,11 @@ def text_files(
 
     Args:
         file: The text, the folder or the table.
-        text: The column of a table with the texts. Empty: `text`, `sentence`, `content`, ...
         level: What a token is: "bpe" (byte pairs, learned from what trains), "byte" or "character" (of all texts).
         vocabulary: Tokens, for "bpe". 0: one for 400 characters that train, 512 to 8,192.
         context: How many tokens a model reads at once.
-        fold: Seed of the random cut: another number, another cut.
-        like: A run folder: its parts and tokens are taken.
         cut: "random", by "group" or "time", or "given", as a column `split` says. "auto": as that or what is named
             below says, else one text by place, documents at random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column of the table: what has the same cell there, such as an author, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      files that are missing, empty, binary or too short for the context are a `DataError` that names them
     """

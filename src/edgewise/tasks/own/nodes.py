@@ -27,6 +27,7 @@ from edgewise.data.examples import (
     times_of_nodes,
 )
 from edgewise.data.graph import read_graph, read_npz
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled, listed, names_in, read_cut, settle, strange_levels, write_cut
 from edgewise.data.rows import with_node
 from edgewise.data.splits import SPLITS, Cut, How, Split, Splits, by_time, divided
@@ -247,6 +248,7 @@ class OwnNodes(SeveralTargets, SampledNodes):
         return found
 
 
+@on_own("node")
 def node_folder(
     folder: str = "nodes",
     undirected: bool = True,
@@ -296,31 +298,12 @@ def node_folder(
 
     Args:
         folder: Where the files lie.
-        undirected: Let every node also attend to those that attend to it.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns of both tables that are not read, with commas between them.
         scale: Numbers of tables have mean 0 and deviation 1 among the nodes that train ("standard"), or stay ("none").
-        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
-        target: Whether labels are classes or a number to predict. "auto": numbers with fractions are a quantity, texts
-            and up to 20 different whole numbers classes; of more whole numbers it must be said.
-        like: A run folder: its split, classes and scales of columns are taken.
         id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
         label: The column with the labels; of several targets all of them, with commas between them.
-        ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of dates or numbers that says when a node is, or of edges, the first of which says it: the
             earliest nodes train and the latest test. It is no feature then, and no column `split` may name the parts.
             With cut "time" and without a name: the only one with dates.
-        parallel: Whether parallel edges, and both directions of one, keep their own features ("keep") or are one edge
-            with their "mean".
-        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
-            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
-            is one target of classes, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column: what has the same cell there, such as a patient, is in one part.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
-        edge_weight: A column of edges, numbers of at least 0: how much an edge counts in the sums and means of layers
-            that have a place for that. `scale` divides them by their mean. Empty: all columns are features.
-        sample_weight: A column: how much each node counts in the loss and the measures, from 0 on. Empty: all alike.
 
     Errors      files that are missing, malformed or do not fit each other are a `DataError` with all that is wrong, by
                 line and column, and so are labels that may be either. Features of edges go with models that read
@@ -523,6 +506,7 @@ class OwnLinks(LinkPrediction):
         return found
 
 
+@on_own("link")
 def link_folder(
     folder: str = "nodes",
     width: int = 16,
@@ -553,19 +537,13 @@ def link_folder(
         folder: Where the files lie.
         width: Channels of a node's embedding.
         variational: Learn a normal distribution for each node, not a point: the model gives 2 x width channels.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns of both tables that are not read, with commas between them.
         scale: Numbers of tables have mean 0 and deviation 1 among all nodes ("standard"), or stay ("none").
-        fanouts: Neighbours to draw in each hop of training, one number per layer. Empty: the whole graph at once.
         id: The column that names the nodes, or "row": they are their rows from 0. Empty: it is found.
-        ends: The two columns of edges with senders and receivers, with a comma between them. Empty: they are found.
         time: A column of edges with dates or numbers: the earliest links train and the latest test. It is no feature
             then.
         like: A run folder: its cut and its scales of columns are taken.
         cut: How to cut: "random", or by "time", of which `time` names the column; else it is the only one with dates.
             "auto": by time where that is named.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
         edge_weight: A column of edges, numbers of at least 0: how much a link that trains counts in the sums and means
             of layers that have a place for that, the mean where it is there several times. `scale` divides them by
             their mean.

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
+from edgewise.data.options import on_own
 from edgewise.data.record import Settled, names_in, settle
 from edgewise.data.splits import SPLITS, How
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
@@ -63,6 +64,7 @@ class OwnTranslation(OwnTokens, Translation):
         return OwnTranslation(own, self.manner, self.length, self.tokenizer)
 
 
+@on_own("pair")
 def parallel_text(
     source: str = "",
     target: str = "",
@@ -105,14 +107,9 @@ def parallel_text(
         beam: Unfinished translations that the search keeps for each sentence; 1: greedy.
         penalty: Exponent of the search's length penalty; a higher one writes longer.
         length: Most bytes of a sentence.
-        fold: Seed of the random cut: another number, another cut.
-        like: A run folder: its parts and tokens are taken.
         cut: "random", by "group" or "time", or "given", as a column `split` says. "auto": as that or what is named
             below says, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
         group: A column of the table: what has the same cell there, such as a document, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
 
     Errors      files that are missing, malformed or of different numbers of lines are a `DataError`
     """

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from edgewise.data import record
 from edgewise.data.examples import Asked, Examples, columns_of_inputs, few_rows, given_table, read_examples
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled, labels_in, names_in, with_validation
 from edgewise.data.rows import Row
 from edgewise.data.splits import Cut, How, MoleculeCut
@@ -244,6 +245,7 @@ class OwnTexts(OwnTokens, OwnRows):
         return Member(text_graph(pattern, len(x)), x, None, None, None, {"input": request})
 
 
+@on_own("text")
 def text_table(
     file: str = "texts.csv",
     text: str = "",
@@ -275,30 +277,8 @@ def text_table(
 
     Args:
         file: The table, or the folder.
-        text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
-        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
-            `target`, or the only one left.
-        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
-            different whole numbers classes; of more whole numbers it must be said.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns that are not read, with commas between them.
         level: What a token is: "bpe" (byte pairs, learned from the texts that train), "byte" or "character" (of any of
             the texts).
-        vocabulary: Tokens, for "bpe".
-        length: Most tokens of a text, with its two ends.
-        lowercase: Read small letters only.
-        truncate: Leave out what a text has beyond `length` tokens.
-        like: A run folder: its parts, classes and scales are taken.
-        id: The column that names the texts. Empty: `id`, `name`, ..., or they are their rows.
-        cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time";
-            "given", as a column `split` says. "auto": as that or what is named below says, else stratified where there
-            is one target of classes, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column: what has the same cell there, such as a patient, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        sample_weight: A column: how much each text counts in the loss and the measures, from 0 on. Empty: all alike.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, and so are texts longer
                 than `length`, unless they are to be cut
@@ -437,6 +417,7 @@ class MoleculeFiles(TableFiles[list[Molecule], OwnMolecules]):
         return OwnMolecules(settled.given.files[0].stem, graphs, settled, self)
 
 
+@on_own("molecule")
 def molecule_table(
     file: str = "molecules.csv",
     smiles: str = "",
@@ -465,24 +446,10 @@ def molecule_table(
     Args:
         file: The table.
         smiles: The column with the SMILES. Empty: `smiles`, `structure`, ...
-        label: The columns with targets, with commas between them. Empty: those of `like`, else `label`,
-            `target`, or the only one left.
-        target: Whether labels are classes or numbers. "auto": numbers with fractions are a quantity, texts and up to 20
-            different whole numbers classes; of more whole numbers it must be said.
-        fold: Seed of the random cut: another number, another cut.
-        ignore: Columns that are not read, with commas between them.
         bonds: Give the types of bonds, for a model that reads edge features.
-        like: A run folder: its parts, classes and scales are taken.
-        id: The column that names the molecules. Empty: `id`, `name`, ..., or they are their rows.
         cut: How to cut: "random"; "stratified", with equal shares of each class; by "group" or "time"; by "scaffold",
             all of one (Bemis & Murcko, 1996) in one part; "given", as a column `split` says. "auto": as that or what
             is named below says, else stratified where there is one target of classes, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
-        group: A column: what has the same cell there, such as a patient, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        sample_weight: A column: how much each molecule counts in loss and measures, from 0 on. Empty: all alike.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      a file that is missing or malformed is a `DataError` with all that is wrong, each SMILES that RDKit
                 cannot read with its line; EdgewiseError where RDKit is not installed

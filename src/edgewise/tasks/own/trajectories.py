@@ -18,6 +18,7 @@ from edgewise.data import record
 from edgewise.data.columns import Encoding
 from edgewise.data.examples import Asked, Examples, group_column, parts_of
 from edgewise.data.graph import read_arrays
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import How, Split, Splits
 from edgewise.data.table import Called, Problems, is_table, object_in, read_table
@@ -420,6 +421,7 @@ class OwnTrajectories(Own, Simulation):
         return Drawing("rollout", Curves([Panel("distance", curves)]), caption)
 
 
+@on_own("film")
 def trajectories(
     folder: str = "trajectories",
     radius: float = 0.0,
@@ -455,10 +457,7 @@ def trajectories(
         periodic: Whether such a box is periodic in place of having walls, where a file does not say: for each axis, or
             once for all. Empty: it has walls.
         steps: Frames of a roll-out.
-        fold: Seed of the random cut: another number, another cut.
-        like: A run folder: its parts and scales are taken.
         cut: How to cut: "random"; "given", as files say. "auto": as files say, else random.
-        folds: Parts of a cross-validation (`--folds`): part `fold` tests, a fifth of the others chooses the weights.
 
     Errors      files that are missing or malformed are a `DataError` with all that is wrong
     """

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from edgewise.data.examples import Asked, Examples, given_table
+from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled, with_validation
 from edgewise.data.splits import SPLITS, Cut, How, Split
 from edgewise.data.table import object_in
@@ -114,6 +115,7 @@ class DamagedTexts(_Unlabelled, Denoising):
         return super().predict(model, pattern, self.asked(request), device)
 
 
+@on_own("text")
 def masked_texts(
     file: str = "texts.csv",
     text: str = "",
@@ -140,21 +142,10 @@ def masked_texts(
 
     Args:
         file: The table, the folder or the text.
-        text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
         share: How likely a token is to be guessed.
-        fold: Seed of the random cut: another number, another cut.
         level: What a token is: "bpe" (byte pairs, learned from the texts that train) or "byte".
-        vocabulary: Tokens, for "bpe".
-        length: Most tokens of a text, with its two ends.
-        lowercase: Read small letters only.
-        truncate: Leave out what a text has beyond `length` tokens.
-        like: A run folder: its parts and tokens are taken.
         cut: "random", by "group" or "time", or "given", as a column `split` says. "auto": as that or what is named
             below says, else random.
-        group: A column: what has the same cell there, such as an author, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      files that are missing, empty or malformed are a `DataError` that names them, and so are texts longer
                 than `length`, unless they are to be cut
@@ -167,6 +158,7 @@ def masked_texts(
     return made
 
 
+@on_own("text")
 def damaged_texts(
     file: str = "texts.csv",
     text: str = "",
@@ -196,25 +188,15 @@ def damaged_texts(
 
     Args:
         file: The table, the folder or the text.
-        text: The column with the texts. Empty: `text`, `sentence`, `review`, ...
         sentences: Put a text's sentences in random order.
         delete: Share of the tokens to leave out.
         reach: Places that a token may move by.
         infill: Share of the tokens that spans of them take, each of which becomes one mask.
         span: Mean length of such a span, of a Poisson distribution.
         smoothing: Probability that the training loss spreads over all tokens.
-        fold: Seed of the random cut: another number, another cut.
         level: What a token is: "bpe" (byte pairs, learned from the texts that train) or "byte".
-        vocabulary: Tokens, for "bpe".
         length: Most tokens of a text that are read, with its two ends; what is written may be longer.
-        lowercase: Read small letters only.
-        truncate: Leave out what a text has beyond `length` tokens.
-        like: A run folder: its parts and tokens are taken.
         cut: As for `masked-texts`.
-        group: A column: what has the same cell there, such as an author, is in one part.
-        time: A column of dates or numbers: the earliest train, the latest test. With cut "time" and without a name: the
-            only one with dates.
-        bad_rows: "refuse": all rows that cannot be read are named; "skip": they are left out, and listed in the run.
 
     Errors      as `masked-texts`
     """

@@ -53,8 +53,6 @@ class Text(Classification):
     90 % of the text train, the rest validates: sizes, vocabulary and split are those of nanoGPT's shakespeare_char, so
     losses compare. There is no third part: a language model's result is its validation loss.
 
-    Symbols     alphabet = characters that the vocabulary holds besides those of the text
-
     Errors      a text whose parts are not longer than the context is a `DataError`.
 
     Example
@@ -72,13 +70,13 @@ class Text(Classification):
     kept: tuple[str, ...] = (VOCABULARY,)
     private: tuple[str, ...] = (VOCABULARY,)
 
-    def __init__(self, name: str, text: str, context: int, alphabet: str = "") -> None:
+    def __init__(self, name: str, text: str, context: int) -> None:
         if context < 1:
             raise ConfigError(f"context must be at least 1 character, not {context}")
         self.name, self.context = name, context
         self.tokenizer: Tokenizer | None = None
         train = int(0.9 * len(text))
-        self._number([text[:train], text[train:]], "".join(sorted(set(text) | set(alphabet))))
+        self._number([text[:train], text[train:]], "".join(sorted(set(text))))
 
     def _number(self, parts: Sequence[str], vocabulary: str) -> None:
         """Read the parts of the text by the characters' places in a vocabulary."""
@@ -135,7 +133,7 @@ class Text(Classification):
                 first = next(place for place, character in enumerate(text) if character in strangers)
                 where = f"{self.name}: line {1 + text.count(chr(10), 0, first)} has {text[first]!r}"
                 known = f"none of the {len(vocabulary)} characters of {run}"
-                raise DataError(f"{where}, {known}: give a text of these, or train with --task.unit byte")
+                raise DataError(f"{where}, {known}: give a text of these, or train text-files with --task.level byte")
             self._number(parts, vocabulary)
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
@@ -279,39 +277,6 @@ class Text(Classification):
         return Subject(inputs, row, classes, names=names, groups=groups, draw=draw, node=row[1])
 
 
-class TextInBytes(Text):
-    """Next-byte prediction on a text's UTF-8 form: any text has the same vocabulary of 256 bytes.
-
-    Equation    a character is one to four bytes; the loss is in nats per byte
-    Edge cases  bytes that a model makes up and that are no UTF-8 are decoded as U+FFFD
-
-    Example
-        >>> task = TextInBytes("ä", "äbä" * 9, context=2)
-        >>> task.encode("äb").tolist(), task.decode(task.encode("äb")), task.signature.inputs
-        ([195, 164, 98], 'äb', 256)
-    """
-
-    def __init__(self, name: str, text: str, context: int) -> None:
-        super().__init__(name, _as_bytes(text), context, alphabet="".join(map(chr, range(256))))
-
-    def encode(self, text: str) -> Tensor:
-        return super().encode(_as_bytes(text) if self.tokenizer is None else text)
-
-    def decode(self, tokens: Tensor) -> str:
-        text = super().decode(tokens)
-        return text.encode("latin-1").decode("utf-8", "replace") if self.tokenizer is None else text
-
-    def shown(self, token: int) -> str:
-        if self.tokenizer is not None:
-            return super().shown(token)
-        return chr(token) if token < 128 else f"\\x{token:02x}"
-
-
-def _as_bytes(text: str) -> str:
-    """A text whose characters stand for the bytes of another's UTF-8 form."""
-    return text.encode("utf-8", "surrogatepass").decode("latin-1")
-
-
 def read_vocabulary(path: Path) -> str:
     """The characters that a run has kept, in the order of their numbers."""
     content = read_json(path, "the vocabulary of a run")
@@ -350,7 +315,6 @@ def text(
     source: Literal["topics", "shakespeare"] = "topics",
     file: str | None = None,
     context: int = 64,
-    unit: Literal["character", "byte"] = "character",
     folder: str | None = None,
     download: bool = False,
 ) -> Text:
@@ -362,8 +326,6 @@ def text(
             tinyshakespeare/input.txt, 1.1 MB.
         file: A text file in UTF-8, or in UTF-16 with a byte order mark, to read instead of `source`.
         context: How many characters a model reads at once.
-        unit: "character", numbered among those of the text; or "byte" of its UTF-8 form, so that all texts share a
-            vocabulary, and a model of one can start from the weights of a model of another.
         folder: Where Shakespeare's input.txt lies (default: tinyshakespeare in $EDGEWISE_DATA, then the cache).
         download: Fetch Shakespeare if it is missing, over TLS and verified by its hash.
 
@@ -374,20 +336,16 @@ def text(
         >>> task.signature.kind, task.signature.length
         ('tokens', 64)
     """
-    units = {"character": Text, "byte": TextInBytes}
-    if unit not in units:
-        raise ConfigError(f"unknown unit {unit!r}; known are {', '.join(units)}")
-    cut = units[unit]
     if file is not None:
         path = Path(file).expanduser()
         if not path.exists():
             raise DataError(f"{path}: no such file: give --task.file, a text")
-        return cut(path.name, read_text(path), context)
+        return Text(path.name, read_text(path), context)
     if source == "topics":
         from pydoc_data.topics import topics
 
-        return cut("topics", "".join(topics[name] for name in sorted(topics)), context)
+        return Text("topics", "".join(topics[name] for name in sorted(topics)), context)
     if source != "shakespeare":
         raise ConfigError(f"unknown text {source!r}; known are topics, shakespeare, or give file=")
     place = find_folder("tinyshakespeare", [SHAKESPEARE], folder, download)
-    return cut("shakespeare", read_text(place / SHAKESPEARE.name), context)
+    return Text("shakespeare", read_text(place / SHAKESPEARE.name), context)
