@@ -181,9 +181,9 @@ PICTURES: dict[str, tuple[str, bytes, str]] = {
     "npy: objects": ("npy", npy(np.array([Touch("marker")], dtype=object)), "not a numpy array"),
     "npy: a pickle": ("npy", pickle.dumps(Touch("marker")), "not a numpy array"),
     "npy: NaN": ("npy", npy(np.full((8, 8), np.nan)), "not a finite number"),
-    "png: truncated": ("png", png("L", (8, 8))[:40], "not a readable PNG"),
-    "png: colour": ("png", png("RGB", (8, 8)), "not one of mode RGB"),
-    "another ending": ("bmp", b"BM", "give a .npy or .png file"),
+    "png: truncated": ("png", png("L", (8, 8))[:40], "not a readable picture"),
+    "png: another size": ("png", png("RGB", (8, 9)), "8 x 8 pixels was expected, this one is 9 x 8"),
+    "another ending": ("txt", b"BM", "give a .npy file, a picture"),
 }
 
 
@@ -199,12 +199,11 @@ def test_pictures(wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 TEXTS: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "the file is empty"),
+    "empty": (b"", "the text is empty"),
     "too short": (b"abcd" * 10, "too short: 36 for training, 4 for validation; each must be more than context="),
-    "latin-1": ("one\nzwölf ".encode("latin-1") * 100, "not UTF-8 text: byte 6 is 0xf6, on line 2"),
-    "UTF-16 without a mark": ("words ".encode("utf-16-le") * 100, "a binary file: byte 1 is zero"),
-    "UTF-16 that is cut": ("words ".encode("utf-16") * 100 + b"a", "not UTF-16 text, as its byte order mark says"),
-    "binary": (bytes(range(256)) * 10, "a binary file: byte 0 is zero"),
+    "UTF-16 without a mark": ("words ".encode("utf-16-le") * 100, "a binary file: character 1 is zero"),
+    "UTF-16 that is cut": ("words ".encode("utf-16") * 100 + b"a", "not a text in a known encoding"),
+    "binary": (bytes(range(256)) * 10, "not a text in a known encoding"),
 }
 
 

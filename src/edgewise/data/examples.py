@@ -191,9 +191,8 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
     table = read_table(path, whole=False)
     wrong, lower = Problems(() if asked.skip else table.problems), Called(path, table.header, asked.ignore)
     columns, named_by = columns_of_inputs(table, asked)
-    split = lower["split"] if asked.labelled and "split" in lower else ""
-    (group, weighing), when = chosen_columns(table, asked), None
-    taken = {*columns.values(), named_by, split, group, weighing, *asked.ignore}
+    apart, when = columns_of_parts(table, asked, lower), None
+    taken = {*columns.values(), named_by, *apart.values(), *asked.ignore}
     if asked.labelled and asked.time is not None:
         others = [name for name in table.header if name and name not in {*taken, *asked.label}]
         when = the_time(
@@ -201,7 +200,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         )
         taken.add(when.name)
     label = _labels(table, asked, lower, [name for name in table.header if name and name not in taken])
-    read = [name for name in (*columns.values(), named_by, split, group, weighing, *label) if name]
+    read = [name for name in (*columns.values(), named_by, *apart.values(), *label) if name]
     if len(table) > MAX_ROWS:
         raise DataError(f"{path}: {len(table):,} rows, of at most {MAX_ROWS:,}")
     if not len(table) and not table.problems:
@@ -221,9 +220,7 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         if not cells[column][row]
     }
     wrong.extend(() if asked.skip else bad.values())
-    groups = groups_of(cells[group], rows, where, group, wrong) if group else None
-    weights = weights_of(cells[weighing], rows, where, weighing, wrong) if weighing else None
-    splits = parts_of([cells[split][row] for row in rows.tolist()], where, wrong) if split else {}
+    parts = parted(table, rows, apart, wrong)
     problems += wrong.sentences()
     if asked.labelled and not beside:
         problems += strangers(path, asked.ignore, {*table.header})
@@ -240,15 +237,13 @@ def read_examples(path: Path, asked: Asked, problems: list[str], beside: Sequenc
         [names[row] for row in rows.tolist()] if named_by or len(rows) < len(table) else None,
         label,
         [[labels[name][row] for row in rows.tolist()] for name in label],
-        splits,
-        {meaning: [cells[column][row] for row in rows.tolist()] for meaning, column in columns.items()},
-        columns | ({"id": named_by} if named_by else {}) | ({"weights": weighing} if weighing else {}),
-        tuple(notes),
+        inputs={meaning: [cells[column][row] for row in rows.tolist()] for meaning, column in columns.items()},
+        found=columns | {what: name for what, name in (("id", named_by), ("weights", apart["weights"])) if name},
+        notes=tuple(notes),
         at=where,
         header=table.header,
-        groups=groups,
-        weights=weights,
         times=when and when.taken(rows),
+        **parts,
     )
     return made.without(bad).skipping(table.problems) if asked.skip else made
 
@@ -260,43 +255,38 @@ def columns_of_inputs(table: Table, asked: Asked) -> tuple[dict[str, str], str]:
     return columns, _named_by(table, asked, lower, {*columns.values()})
 
 
-def chosen_columns(table: Table, asked: Asked) -> tuple[str, str]:
-    """The columns that say which examples are in one part, and how much each counts; or nothing."""
-    chosen = {"groups": asked.group, "weights": asked.weights} if asked.labelled else {"groups": "", "weights": ""}
-    for what, name in chosen.items():
-        if name and name not in table.header:
-            names = ", ".join(table.header)
-            raise DataError(f"{table.path}: it has no column {name!r} of {what} of {asked.unit}, only {names}")
-    return chosen["groups"], chosen["weights"]
+def columns_of_parts(table: Table, asked: Asked, lower: Called) -> dict[str, str]:
+    """The columns that name the parts of examples, say which are in one part, and how much each counts; or nothing."""
+    if not asked.labelled:
+        return dict.fromkeys(("splits", "groups", "weights"), "")
+    chosen = {"groups": asked.group, "weights": asked.weights}
+    found = {what: table.chosen(name, f"of {what} of {asked.unit}") for what, name in chosen.items()}
+    return {"splits": lower.first(("split",)), **found}
 
 
-def weights_of(
-    cells: Sequence[str], rows: Array, where: Callable[[int], str], column: str, problems: Problems
-) -> Array:
-    """How much each example counts; what is no number from 0 on is a problem."""
-    weights: Array = numbers_of(cells)[rows]
-    for number in np.flatnonzero(~((weights >= 0) & (weights <= LARGEST))).tolist():
-        problems.add(f"{where(number)}: {column} is {cells[rows[number]][:40]!r}: a weight is a number from 0 on")
-    return weights
-
-
-def groups_of(
-    cells: Sequence[str], rows: Array, where: Callable[[int], str], column: str, problems: Problems
-) -> list[str]:
-    """What each example belongs to; an example of no group is a problem."""
-    groups = [cells[row] for row in rows.tolist()]
-    for number in (number for number, group in enumerate(groups) if not group):
-        problems.add(f"{where(number)}: {column} is empty: each needs what it belongs to")
-    return groups
+def parted(table: Table, rows: Array, columns: Mapping[str, str], problems: Problems) -> dict[str, Any]:
+    """What these columns say of some rows, as fields of `Examples`; cells that say nothing are problems."""
+    made, where = dict[str, Any](), rows_at(table, rows)
+    cells = {what: np.array(table.texts(name), dtype=object)[rows].tolist() for what, name in columns.items() if name}
+    if "splits" in cells:
+        made["splits"] = parts_of(cells["splits"], where, problems)
+    if "groups" in cells:
+        made["groups"] = cells["groups"]
+        for number in (number for number, group in enumerate(cells["groups"]) if not group):
+            problems.add(f"{where(number)}: {columns['groups']} is empty: each needs what it belongs to")
+    if "weights" in cells:
+        weights = made["weights"] = numbers_of(cells["weights"])
+        for number in np.flatnonzero(~((weights >= 0) & (weights <= LARGEST))).tolist():
+            cell = f"{columns['weights']} is {cells['weights'][number][:40]!r}"
+            problems.add(f"{where(number)}: {cell}: a weight is a number from 0 on")
+    return made
 
 
 def _input(table: Table, meaning: str, asked: Asked, lower: Called) -> str:
     """The column of an input, by the name that is chosen or one that it usually has."""
-    chosen, names = asked.chosen.get(meaning), ", ".join(table.header)
-    if chosen:
-        if chosen not in table.header:
-            raise DataError(f"{table.path}: it has no column {chosen!r} with the {meaning}, only {names}")
+    if chosen := table.chosen(asked.chosen.get(meaning, ""), f"with the {meaning}"):
         return chosen
+    names = ", ".join(table.header)
     found = [lower[name] for name in asked.inputs[meaning] if name in lower]
     if len(found) != 1:
         which = f"{' or '.join(found)}, which has the {meaning}?" if found else f"none is called {meaning}."
@@ -306,12 +296,7 @@ def _input(table: Table, meaning: str, asked: Asked, lower: Called) -> str:
 
 def chosen_id(table: Table, asked: Asked) -> str:
     """The column that is chosen to name the examples, or nothing."""
-    if asked.id in ("", "row"):
-        return ""
-    if asked.id not in table.header:
-        names = ", ".join(table.header)
-        raise DataError(f"{table.path}: it has no column {asked.id!r} that names the {asked.unit}, only {names}")
-    return asked.id
+    return table.chosen("" if asked.id == "row" else asked.id, f"that names the {asked.unit}")
 
 
 def _named_by(table: Table, asked: Asked, lower: Called, inputs: Set[str]) -> str:
@@ -444,9 +429,7 @@ class Members:
 
 def group_column(table: Table, unit: str, chosen: str) -> str:
     """The column that says which example a row belongs to, or nothing."""
-    if chosen and chosen not in table.header:
-        names = ", ".join(table.header)
-        raise DataError(f"{table.path}: it has no column {chosen!r} that names its {unit}, only {names}")
+    chosen = table.chosen(chosen, f"that names its {unit}")
     return chosen or Called(table.path, table.header).first((unit, f"{unit}_id", f"{unit}id"))
 
 
@@ -795,25 +778,23 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
     problems, lower = Problems(() if asked.skip else table.problems), Called(nodes, table.header, asked.ignore)
     known = asked.known[0] if asked.known else None
     labels = [lower.meant(name) for name in asked.label]
-    has_split = asked.labelled and "split" in lower
-    split = lower["split"] if has_split else lower.get("split", "split")
-    named_by, (group, weighing) = _named(table, asked, lower), chosen_columns(table, asked)
+    named_by, apart = _named(table, asked, lower), columns_of_parts(table, asked, lower)
     needed = labels if asked.labelled else []
     table.need(needed)
     if not len(table) and not table.problems:
         raise DataError(f"{nodes}: it has no nodes: no line follows the columns' names")
     if len(table) > MAX_NODES:
         raise DataError(f"{nodes}: {len(table):,} nodes, of at most {MAX_NODES:,}: such a graph is read from {ARRAYS}")
-    notes = [*table.notes]
+    notes, left = [*table.notes], {lower.get("split", "split"), *apart.values()}
     if not named_by and asked.id != "row":
-        named_by = _covering(table, links, {*asked.ignore, *labels, split, group, weighing, *(known or ())})
+        named_by = _covering(table, links, {*asked.ignore, *labels, *left, *(known or ())})
         notes += [f"{named_by} names the nodes: each end of an edge is one of its cells"] if named_by else []
     names = table.names(named_by) if named_by else [str(row) for row in range(len(table))]
     degrees = known is not None and [*known] == [DEGREE]
-    taken = {*asked.ignore, named_by, *labels, split, group, weighing}
+    taken = {*asked.ignore, named_by, *labels, *left}
     features, new = features_in(table, taken, {} if degrees else known, problems)
     features += [name for name in new if name == asked.time]
-    read = [*features, *needed, *([split] if has_split else ()), *(name for name in (group, weighing) if name)]
+    read = [*features, *needed, *filter(None, apart.values())]
 
     def called(row: int) -> str:
         return f"the node {names[row][:40]!r}"
@@ -834,10 +815,7 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         kept = np.flatnonzero((ends >= 0).all(0))
         ends, e = ends[:, kept], [column.taken(kept) for column in e]
     problems.extend(() if asked.skip else stray.first)
-    parts = table.texts(split) if has_split else []
-    splits = parts_of([parts[row] for row in rows.tolist()], rows_at(table, rows), problems) if has_split else {}
-    groups = groups_of(table.texts(group), rows, rows_at(table, rows), group, problems) if group else None
-    weights = weights_of(table.texts(weighing), rows, rows_at(table, rows), weighing, problems) if weighing else None
+    parts = parted(table, rows, apart, problems)
     if all_wrong := [*wrong_cells, *wrong_edges, *problems.sentences()]:
         raise DataError(*all_wrong)
     of_targets = [labels_of(table, name, table.texts(name)) for name in needed]
@@ -852,15 +830,13 @@ def read_tables(nodes: Path, edges: Sequence[Path], asked: Asked) -> OneGraph:
         names if named_by else None,
         tuple(needed),
         [[cells[row] for row in rows.tolist()] for cells in of_targets],
-        splits,
         found=({"node": named_by} if named_by else {}) | found_ends(links),
         notes=tuple(notes),
         counts={"edges": ends.shape[1]},
-        groups=groups,
-        weights=weights,
         edges=ends,
         x=[column.taken(rows) for column in x],
         e=e,
+        **parts,
     )
     return made.skipping((*table.problems, *stray.first)) if asked.skip else made
 

@@ -341,6 +341,15 @@ class Table:
         if not {*names} <= {*self.header}:
             raise DataError(f"{self.path}: its columns are {', '.join(self.header)}; expected {', '.join(names)}")
 
+    def chosen(self, name: str, what: str) -> str:
+        """A column that is chosen by its name; a DataError where there is none.
+
+        Symbols     what = what it holds, in words
+        """
+        if name and name not in self.header:
+            raise DataError(f"{self.path}: it has no column {name!r} {what}, only {', '.join(self.header)}")
+        return name
+
     def column(self, name: str) -> Any:
         """A column as polars' series.
 

@@ -91,7 +91,7 @@ def test_a_prediction_has_the_code_and_the_bounds(model, tmp_path) -> None:
     np.save(tmp_path / "digit.npy", task.images.pixels[int(task.splits["test"][0])].numpy())
     read = task.predict(model, None, str(tmp_path / "digit.npy"), "cpu")
     assert read["code"] == pytest.approx(found["code"])
-    with pytest.raises(DataError, match=r"give a \.npy or \.png file"):
+    with pytest.raises(DataError, match=r"give a \.npy file, a picture"):
         task.predict(model, None, "seven", "cpu")
 
 

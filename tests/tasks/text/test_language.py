@@ -72,13 +72,13 @@ def test_predict_gives_the_likeliest_and_the_prompts_loss(task: Text, echo) -> N
     json.dumps(answer)
 
 
-def test_any_file_is_read_as_it_is(tmp_path: Path) -> None:
+def test_any_file_is_read_without_its_mark_and_with_plain_ends_of_lines(tmp_path: Path) -> None:
     file = tmp_path / "own.txt"
     file.write_bytes(b"\xef\xbb\xbf" + "line\r\nzwölf\n".encode() * 10)
-    assert read_text(file) == "line\r\nzwölf\n" * 10
+    assert read_text(file) == ("line\nzwölf\n" * 10, "")
     task = text(file=str(file), context=4)
     file.write_bytes(("line\r\nzwölf\n" * 10).encode("utf-16"))
-    assert read_text(file) == "line\r\nzwölf\n" * 10
+    assert read_text(file) == ("line\nzwölf\n" * 10, ": encoded in utf-16")
     assert task.name == "own.txt"
     assert "\ufeff" not in task.vocabulary
 

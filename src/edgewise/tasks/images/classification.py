@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import torch
@@ -23,8 +25,14 @@ from edgewise.tasks.core.classification import Classification, class_probabiliti
 from edgewise.tasks.core.drawing import Content, Drawing, Heat, Pictures, Section
 from edgewise.tasks.core.subject import OfFeatures, Subject, last_attention, matrices
 from edgewise.tasks.core.task import EXAMPLE, Device, NumberedExamples, Pattern
+from edgewise.tasks.images.pixels import pixels_of
 
-MAX_BYTES = 1 << 24
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+MAX_BYTES = 1 << 26
+MAX_PIXELS = 1 << 26  # of a picture; a file of a few bytes can claim any number
+Colour = Literal["grey", "rgb"]
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 DRAWN = 6  # images in a report
 
 
@@ -83,7 +91,7 @@ class ImageClassification(NumberedExamples, Classification):
     """
 
     unit = "images"
-    files: tuple[str, ...] = (".npy", ".png")
+    files: tuple[str, ...] = (".npy", *ENDINGS)
 
     def __init__(self, name: str, images: Images, patch: int, shift: int = 0) -> None:
         height, width = images.pixels.shape[1:3]
@@ -163,7 +171,7 @@ class ImageClassification(NumberedExamples, Classification):
         return Drawing("attention", Pictures(grey, titles, wrong, heat), caption)
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """Class probabilities of one image: a path to a .npy or grey .png file, or a split and a number: "test:7"."""
+        """Class probabilities of one image: a path to a .npy file or a picture, or a split and a number: "test:7"."""
         return self.predictions(model, pattern, [request], device)[0]
 
     @torch.no_grad()
@@ -239,47 +247,61 @@ class OnPixels(nn.Module):
         return self.model(graph, self.prepared(pixels)).squeeze(-2)
 
 
+def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
+    """The pixels of a picture, uint8 [height, width] or [height, width, 3], as it is to be looked at.
+
+    Symbols     size = height and width of what is read: the picture is scaled until its shorter side has so many
+                pixels, and its middle is cut out; 0: it stays as it is
+    Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`; floating numbers, of
+                which nothing says what is white, and whole ones beyond 16 bits
+    Edge cases  what is transparent is white; 16 bits are scaled to 8, and 32 of a TIFF where one is above 255; of
+                several frames the first is read
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    content = read_bytes(path, MAX_BYTES)
+    with reading(path, "a readable picture"), catch_warnings():
+        simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            opened = Image.open(io.BytesIO(content), formats=FORMATS)
+        except UnidentifiedImageError as error:  # whose message names an object in memory
+            raise DataError(f"{path}: not a readable picture (none of {', '.join(FORMATS)})") from error
+        width, height = opened.size
+        if width * height > MAX_PIXELS or not width * height:
+            raise DataError(f"{path}: {width:,} x {height:,} pixels, of at most {MAX_PIXELS:,}")
+        opened.load()
+        try:
+            return pixels_of(opened, colour, size)
+        except ValueError as error:
+            raise DataError(f"{path}: {error}") from error
+
+
 def read_image(path: Path, *shape: int) -> np.ndarray[Any, Any]:
-    """Grey values of a .npy array or a .png picture, or an array's colours, as float32.
+    """Grey values or colours of a .npy array or a picture, as float32.
 
     Shapes      shape = [height, width], or [height, width, 3] of colours
     Errors      another kind of file, another size, a damaged file, or a value that is no finite number: `DataError`.
     """
-    readers = {".npy": _read_npy, ".png": _read_png}
-    if path.suffix.lower() not in readers:
-        raise DataError(f"{path}: give a .npy or .png file, or a split and a number as in 'test:7'")
-    pixels = readers[path.suffix.lower()](path, shape)
+    if path.suffix.lower() in ENDINGS:
+        pixels: np.ndarray[Any, Any] = read_picture(path, "rgb" if len(shape) > 2 else "grey").astype(np.float32)
+    elif path.suffix.lower() == ".npy":
+        pixels = _read_npy(path)
+    else:
+        raise DataError(f"{path}: give a .npy file, a picture, or a split and a number as in 'test:7'")
+    if pixels.shape != shape:
+        wanted, size = (" x ".join(map(str, one)) for one in (shape, pixels.shape))
+        what = "an image in colours" if len(shape) > 2 else "a grey image"
+        raise DataError(f"{path}: {what} of {wanted} pixels was expected, this one is {size}")
     if not np.isfinite(pixels).all():
         raise DataError(f"{path}: a value is not a finite number")
     return pixels
 
 
-def _check_size(path: Path, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if actual != expected:
-        wanted, size = (" x ".join(map(str, shape)) for shape in (expected, actual))
-        what = "an image in colours" if len(expected) > 2 else "a grey image"
-        raise DataError(f"{path}: {what} of {wanted} pixels was expected, this one is {size}")
-
-
-def _read_npy(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+def _read_npy(path: Path) -> np.ndarray[Any, Any]:
     read_bytes(path, MAX_BYTES)
     with reading(path, "a numpy array of numbers"):
         # Mapped rather than read, so that a header which promises terabytes allocates none; and never unpickled.
         pixels = np.lib.format.open_memmap(path, mode="r")
         if pixels.dtype.kind not in "buif":
             raise DataError(f"{path}: not a numpy array of real numbers")
-        _check_size(path, pixels.shape, shape)
         return pixels.astype(np.float32)
-
-
-def _read_png(path: Path, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    import io
-
-    from PIL import Image
-
-    content = read_bytes(path, MAX_BYTES)
-    with reading(path, "a readable PNG picture"), Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
-        if picture.mode not in ("1", "L"):
-            raise DataError(f"{path}: a grey picture of 8 bits was expected, not one of mode {picture.mode}")
-        _check_size(path, (picture.height, picture.width), shape)
-        return np.asarray(picture.convert("L"), dtype=np.float32)

@@ -20,7 +20,7 @@ from edgewise.tasks.core.abilities import Predicts
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Drawing, Output, Pictures, Section
 from edgewise.tasks.core.task import EXAMPLE, Device, NumberedExamples, Pattern, check_range
-from edgewise.tasks.images.classification import Images, read_image
+from edgewise.tasks.images.classification import ENDINGS, Images, read_image
 from edgewise.tasks.images.digits import digits, mnist
 
 SAMPLES = 64  # codes of an image, for its bound
@@ -42,7 +42,7 @@ class ImageReconstruction(NumberedExamples, Predicts):
 
     metric = "elbo"
     unit = "images"
-    files = (".npy", ".png")
+    files = (".npy", *ENDINGS)
     generates = "--count 10"
 
     def __init__(self, name: str, images: Images) -> None:
@@ -123,7 +123,7 @@ class ImageReconstruction(NumberedExamples, Predicts):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """The code of an image and its bounds: a .npy or grey .png file, or one of the data as in "test:7"."""
+        """The code of an image and its bounds: a .npy file or a picture, or one of the data as in "test:7"."""
         x = self.read(request)[None].to(device)
         latent = latent_model(model.eval())
         mean, log_variance = latent.encode(x)
@@ -229,7 +229,7 @@ class Recall(Predicts):
 
     metric = "recalled"
     unit = "images"
-    files = (".npy", ".png")
+    files = (".npy", *ENDINGS)
 
     def __init__(
         self, name: str, images: Images, patterns: int, damage: Literal["noise", "cover"], share: float
@@ -307,7 +307,7 @@ class Recall(Predicts):
 
     @torch.no_grad()
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """What is given back of an image: a .npy or grey .png file, or a damaged one of the data: "test:7"."""
+        """What is given back of an image: a .npy file or a picture, or a damaged one of the data: "test:7"."""
         named = request.strip()
         if named.lower().endswith(self.files):
             x, number = _signs(torch.from_numpy(read_image(Path(named), *self.size))[None])[0], None

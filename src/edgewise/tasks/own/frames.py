@@ -33,7 +33,7 @@ from edgewise.tasks.core.batch import Batch, NodeTargets
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.measures import Answers
 from edgewise.tasks.core.subject import Subject
-from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
+from edgewise.tasks.core.task import Device, Pattern, check_range, given
 from edgewise.tasks.own.graphs import Files, Own
 from edgewise.tasks.particles.atoms import FORM, SPACE, Ase, EnergiesAndForces, import_ase
 
@@ -532,13 +532,7 @@ class OwnFrames(Own, EnergiesAndForces):
         return self.finish({name: one / count for name, one in sums.items()})
 
     def frame(self, request: str) -> int:
-        names, text = self.own.given.number_of, request.strip()
-        if text in names:
-            return names[text]
-        if EXAMPLE.fullmatch(text):
-            return int(self.example(text))
-        first = ", ".join(repr(self.name_of(number)) for number in range(min(3, len(self.all))))
-        raise DataError(f"no frame {request[:80]!r} in {self.name}: its frames are called {first}, ...")
+        return self.find(request)
 
     def atoms(self, request: str) -> Ase:
         one = self.all[self.frame(request)]

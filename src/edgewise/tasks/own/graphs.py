@@ -160,6 +160,14 @@ class Own(Predicts):
     def name_of(self, number: int) -> str:
         return self.own.given.name(number)
 
+    def find(self, request: str) -> int:
+        """One of the data, by its name or as "test:7"; any other is a DataError."""
+        names, text, unit = self.own.given.number_of, request.strip(), self.own.given.unit
+        if text not in names and not EXAMPLE.fullmatch(text):
+            first = ", ".join(map(repr, [*names][:3]))
+            raise DataError(f"no {unit[:-1]} {request[:80]!r} in {self.name}: its {unit} are called {first}, ...")
+        return names[text] if text in names else int(self.example(text, unit))
+
 
 class OwnExamples(Own, SeveralTargets, GraphClassification):
     """Graphs, molecules, texts or clouds of one's own, with one target or several, some of which may be unknown.
@@ -222,10 +230,9 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
         text = request.strip()
         if (row := object_in(request)) is not None:
             return self.made(row, pattern)
-        if text in rows and (self.own.given.names is not None or not self.reads(text)):
-            return self.numbered(rows[text], pattern)
-        if EXAMPLE.fullmatch(text):
-            return self.numbered(int(self.example(text)), pattern)
+        named = text in rows and (self.own.given.names is not None or not self.reads(text))
+        if named or EXAMPLE.fullmatch(text):
+            return self.numbered(self.find(text), pattern)
         return self.read(text, pattern)
 
     def reads(self, request: str) -> bool:
@@ -243,10 +250,8 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
         return made if given(pattern) else made._replace(graph=lay(pattern, len(made.x)))
 
     def read(self, request: str, pattern: Pattern) -> Member:
-        """What a request is that names no example; by default a DataError."""
-        first = ", ".join(repr(self.name_of(number)) for number in range(min(3, len(self.graphs.members))))
-        unit = self.unit[:-1]
-        raise DataError(f"no {unit} {request[:80]!r} in {self.name}: its {self.unit} are called {first}, ...")
+        """What a request is that may be an input itself; by default an example of the data."""
+        return self.numbered(self.find(request), pattern)
 
     def numbered(self, number: int, pattern: Pattern) -> Member:
         return super().numbered(number, pattern)._replace(known=self.known(number))

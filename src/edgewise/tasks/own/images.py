@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
-from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import torch
@@ -23,51 +21,21 @@ from edgewise.data.record import Fitted, Settled
 from edgewise.data.splits import SPLITS, How, Split, Splits, named
 from edgewise.data.table import Problems
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import folder_name, read_bytes, reading, spelt
+from edgewise.files import folder_name, spelt
 from edgewise.tasks.core.abilities import Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import EXAMPLE, Pattern
-from edgewise.tasks.images.classification import ImageClassification, Images, cut
-from edgewise.tasks.images.pixels import pixels_of
+from edgewise.tasks.images.classification import (
+    ENDINGS,
+    Colour,
+    ImageClassification,
+    Images,
+    Pixels,
+    cut,
+    read_picture,
+)
 from edgewise.tasks.own.graphs import Files, Own
 from edgewise.tasks.own.several import Several, SeveralTargets
-
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-MAX_BYTES = 1 << 26
-MAX_PIXELS = 1 << 26  # of a picture; a file of a few bytes can claim any number
-Colour = Literal["grey", "rgb"]
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
-
-
-def read_picture(path: Path, colour: Colour, size: int = 0) -> Pixels:
-    """The pixels of a picture, uint8 [height, width] or [height, width, 3], as it is to be looked at.
-
-    Symbols     size = height and width of what is read: the picture is scaled until its shorter side has so many
-                pixels, and its middle is cut out; 0: it stays as it is
-    Errors      DataError: no such file, none of `FORMATS`, damaged, or more than `MAX_PIXELS`; floating numbers, of
-                which nothing says what is white, and whole ones beyond 16 bits
-    Edge cases  what is transparent is white; 16 bits are scaled to 8, and 32 of a TIFF where one is above 255; of
-                several frames the first is read
-    """
-    from PIL import Image, UnidentifiedImageError
-
-    content = read_bytes(path, MAX_BYTES)
-    with reading(path, "a readable picture"), catch_warnings():
-        simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            opened = Image.open(io.BytesIO(content), formats=FORMATS)
-        except UnidentifiedImageError as error:  # whose message names an object in memory
-            raise DataError(f"{path}: not a readable picture (none of {', '.join(FORMATS)})") from error
-        width, height = opened.size
-        if width * height > MAX_PIXELS or not width * height:
-            raise DataError(f"{path}: {width:,} x {height:,} pixels, of at most {MAX_PIXELS:,}")
-        opened.load()
-        try:
-            return pixels_of(opened, colour, size)
-        except ValueError as error:
-            raise DataError(f"{path}: {error}") from error
-
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 MAX_IMAGES = 1 << 20
@@ -80,7 +48,6 @@ THUMBNAIL, LEVELS = 12, 8  # pixels of a side, and values that are told apart, f
 class OwnImages(Own, SeveralTargets, ImageClassification):
     """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
 
-    files = (".npy", *ENDINGS)
     how: ImageFiles
 
     def __init__(self, own: Settled, images: Images, how: ImageFiles) -> None:
@@ -246,7 +213,7 @@ def image_folder(
 def classed_files(
     place: Path, unit: str, endings: Sequence[str] = ENDINGS, most: int = MAX_IMAGES, labelled: bool = True
 ) -> Examples:
-    """The files of a folder, with their classes and, where its folders say so, their parts."""
+    """The files of a folder, with their parts where its folders say so, and their classes where they are `labelled`."""
     if not place.is_dir():
         raise DataError(f"{place}: no such folder: expected one with a folder of {unit} for each class")
     files = sorted(path for path in place.rglob("*") if path.suffix.lower() in endings and path.is_file())
@@ -254,18 +221,20 @@ def classed_files(
         raise DataError(f"{place}: {len(files):,} {unit}, of at most {most:,}")
     names = [spelt(path.relative_to(place)) for path in files]
     folders = {path.name for path in place.iterdir() if path.is_dir()}
-    parted = labelled and {"train", "test"} <= folders and all(name in PARTS for name in folders)
+    parted = {"train", "test"} <= folders and (not labelled or folders <= {*PARTS})
     depth = 1 + parted
     chosen = [number for number, name in enumerate(names) if not labelled or name.count("/") == depth]
     if not chosen:
-        raise DataError(f"{place}: it has no {unit} in folders of their classes ({', '.join(endings)})")
+        where = "in folders of their classes " * labelled
+        raise DataError(f"{place}: it has no {unit} {where}({', '.join(endings)})")
     left = [names[number] for number in sorted({*range(len(names))} - {*chosen})]
     files, names = [files[number] for number in chosen], [names[number] for number in chosen]
     if labelled:
         record.check_count(place, names)
     labels = [[name.split("/")[depth - 1] for name in names]] if labelled else []
     check_folders(place, (label for each in labels for label in each))
-    splits = named([PARTS[name.partition("/")[0]] for name in names], names.__getitem__) if parted else {}
+    parts = [PARTS.get(name.partition("/")[0], "") for name in names]
+    splits = named(parts, names.__getitem__) if parted else {}
     notes = [f"not read: {record.listed(left)}, which are in no class"] if left else []
     return Examples(
         place, tuple(files), unit, len(files), names, ("class",) * labelled, labels, splits, notes=tuple(notes)

@@ -19,26 +19,22 @@ from edgewise.data.columns import Column
 from edgewise.data.examples import Asked, Examples, few_rows, read_examples
 from edgewise.data.options import on_own
 from edgewise.data.record import Settled, settle, with_validation
-from edgewise.data.splits import SPLITS, Cut, How, Split, named
-from edgewise.data.table import SHOWN, is_table, object_in
+from edgewise.data.splits import SPLITS, Cut, How, Split
+from edgewise.data.table import is_table, object_in
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.files import folder_name, spelt
+from edgewise.files import folder_name
 from edgewise.models.signature import Tokens
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.task import Device, Pattern, check_range
-from edgewise.tasks.own.images import PARTS
 from edgewise.tasks.own.texts import (
-    ENDING,
-    MAX_BYTES,
-    MAX_FILES,
     TEXTS,
     TOGETHER,
     OwnTokens,
     input_of,
-    read_text,
+    texts_in,
     tokenizer_of,
 )
-from edgewise.tasks.text.language import Text
+from edgewise.tasks.text.language import Text, read_text
 from edgewise.tasks.text.tokenization import Level, Tokenizer, learn_tokenizer
 
 PASSAGE = re.compile(r"[\s\S]{250,499}?\n|[\s\S]{1,500}")  # of a text that is cut by place
@@ -332,7 +328,8 @@ def read(place: Path, asked: Asked) -> Examples:
             raise DataError(*problems)
         return rows
     if place.is_dir():
-        return read_folder(place)
+        rows = texts_in(place, "documents", labelled=False)
+        return replace(rows, notes=(f"each of {counted(len(rows), 'file')} is a document", *rows.notes))
     content, note = read_text(place)
     passages, told = PASSAGE.findall(content), f"a text of {len(content):,} characters"
     if len(passages) < len(SPLITS) and asked.labelled:
@@ -341,29 +338,4 @@ def read(place: Path, asked: Asked) -> Examples:
     found, notes = {"id": "id"}, (f"{place.name}: {told}{note}",)
     return Examples(
         place.parent, (place,), "passages", len(passages), names, inputs={"text": passages}, found=found, notes=notes
-    )
-
-
-def read_folder(place: Path) -> Examples:
-    """The files of a folder, each of which is a document."""
-    files = sorted(file for file in place.rglob(f"*{ENDING}") if file.is_file())
-    if not files:
-        raise DataError(f"{place}: it has no texts: expected files that end in {ENDING}")
-    if len(files) > MAX_FILES or sum(file.stat().st_size for file in files) > MAX_BYTES:
-        raise DataError(f"{place}: {len(files):,} texts, of at most {MAX_FILES:,} and {MAX_BYTES:,} bytes together")
-    texts, others = zip(*map(read_text, files), strict=True)
-    names = [spelt(file.relative_to(place)) for file in files]
-    parts = [PARTS.get(name.partition("/")[0], "") for name in names]
-    splits = named(parts, lambda number: names[number]) if {"train", "test"} <= {*parts} else {}
-    notes = [f"{name}{note}" for name, note in zip(names, others, strict=True) if note]
-    return Examples(
-        place,
-        tuple(files),
-        "documents",
-        len(files),
-        names,
-        splits=splits,
-        inputs={"text": list(texts)},
-        found={"text": "text", "id": "id"},
-        notes=(f"each of {counted(len(files), 'file')} is a document", *notes[:SHOWN]),
     )

@@ -16,7 +16,7 @@ from edgewise.data.splits import SPLITS, How
 from edgewise.data.table import Problems, encoding_of, is_table, lines_of, object_in
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import read_bytes
-from edgewise.tasks.own.texts import OwnTokens, tokenizer_of
+from edgewise.tasks.own.texts import OwnTokens, input_of, tokenizer_of
 from edgewise.tasks.text.tokenization import Tokenizer
 from edgewise.tasks.text.translation import Manner, Translation
 
@@ -47,9 +47,8 @@ class OwnTranslation(OwnTokens, Translation):
     form = '{"source": SENTENCE}'
 
     def _sentence(self, request: str) -> str:
-        row = object_in(request) or {}
-        column = next((name for name in (self.own.given.found.get("source"), "source") if name in row), None)
-        return super()._sentence(request if column is None else str(row[column]))
+        row = object_in(request)
+        return super()._sentence(request if row is None else input_of(row, "source", self))
 
     def elsewhere(self, place: Path, labelled: bool = False) -> OwnTranslation:
         """The same on other pairs, all of which test: those of a table, or of two texts, SOURCE,TARGET."""

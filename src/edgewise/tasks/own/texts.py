@@ -17,9 +17,8 @@ from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled, labels_in, names_in, with_validation
 from edgewise.data.rows import Row
 from edgewise.data.splits import Cut, How, MoleculeCut
-from edgewise.data.table import SHOWN, Problems, Table, encoding_of
+from edgewise.data.table import SHOWN, Problems, Table
 from edgewise.errors import ConfigError, DataError, counted
-from edgewise.files import read_bytes
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
 from edgewise.models.signature import Tokens
@@ -33,6 +32,7 @@ from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T
 from edgewise.tasks.own.images import classed_files
 from edgewise.tasks.own.several import targets_of
 from edgewise.tasks.text.denoising import in_tokens, text_graph
+from edgewise.tasks.text.language import read_text
 from edgewise.tasks.text.tokenization import (
     TOKENIZER,
     KeepsTokenizer,
@@ -157,17 +157,22 @@ class TextFiles(TextRows["OwnTexts"]):
     def read(self, place: Path, fitted: Fitted | None) -> tuple[Examples, None]:
         if not place.is_dir():
             return super().read(place, fitted)
-        rows = classed_files(place, "texts", (ENDING,), MAX_FILES, self.asked.labelled)
-        texts, others = zip(*map(read_text, rows.files), strict=True)
-        if sum(map(len, texts)) > MAX_BYTES:
-            raise DataError(f"{place}: its texts are more than {MAX_BYTES:,} characters")
-        notes = [f"{name}{note}" for name, note in zip(rows.names or (), others, strict=True) if note]
-        splits, notes = with_validation(rows.splits, self.fold, texts), [*rows.notes, *notes[:SHOWN]]
-        found, inputs = {"text": "text", "id": "id"}, {"text": list(texts)}
-        return replace(rows, inputs=inputs, found=found, splits=splits, notes=tuple(notes)), None
+        rows = texts_in(place, "texts", self.asked.labelled)
+        return replace(rows, splits=with_validation(rows.splits, self.fold, rows.inputs["text"])), None
 
     def task(self, settled: Settled, inputs: None) -> OwnTexts:
         return OwnTexts(settled, self)
+
+
+def texts_in(place: Path, unit: str, labelled: bool) -> Examples:
+    """The texts of a folder, each a file; with their classes where these are folders."""
+    rows = classed_files(place, unit, (ENDING,), MAX_FILES, labelled)
+    texts, others = zip(*map(read_text, rows.files), strict=True)
+    if sum(map(len, texts)) > MAX_BYTES:
+        raise DataError(f"{place}: its texts are more than {MAX_BYTES:,} characters")
+    notes = [f"{name}{note}" for name, note in zip(rows.names or (), others, strict=True) if note]
+    found, inputs = {"text": "text", "id": "id"}, {"text": list(texts)}
+    return replace(rows, inputs=inputs, found=found, notes=(*rows.notes, *notes[:SHOWN]))
 
 
 class OwnRows(OwnExamples):
@@ -315,25 +320,6 @@ def input_of(row: Row, meaning: str, task: Any) -> str:
     if column is None:
         raise DataError(f"a row of {task.name} is {task.form}, and it has {', '.join(row) or 'nothing'}")
     return "" if row[column] is None else str(row[column])
-
-
-def read_text(path: Path) -> tuple[str, str]:
-    r"""A text in UTF-8, UTF-16 with a byte order mark, or Windows-1252, its lines ended by \n; a note on its encoding.
-
-    Errors      DataError for a file that is missing, empty, binary, in none of these, or too long
-    """
-    content = read_bytes(path, MAX_BYTES)
-    encoding = encoding_of(content)
-    try:
-        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        found = f"byte {content[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
-        raise DataError(f"{path}: not a text in a known encoding ({found})") from error
-    if "\0" in text:
-        raise DataError(f"{path}: a binary file: character {text.index(chr(0))} is zero; expected a text")
-    if not text.strip():
-        raise DataError(f"{path}: the text is empty")
-    return text, "" if encoding == "utf-8-sig" else f": encoded in {encoding}"
 
 
 SMILES = ("smiles", "canonical_smiles", "canonicalsmiles", "isomeric_smiles", "structure")

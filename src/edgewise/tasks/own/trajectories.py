@@ -32,7 +32,7 @@ from edgewise.tasks.core.abilities import Alone
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Colour, Curve, Curves, Drawing, Output, Panel, Section
 from edgewise.tasks.core.subject import Subject, captured, movement
-from edgewise.tasks.core.task import EXAMPLE, Device, Pattern, check_range, given
+from edgewise.tasks.core.task import Device, Pattern, check_range, given
 from edgewise.tasks.own.frames import ENDINGS as XYZ
 from edgewise.tasks.own.frames import part_of, read_xyz
 from edgewise.tasks.own.graphs import Files, Own
@@ -335,12 +335,10 @@ class OwnTrajectories(Own, Simulation):
             reader = replace(self.how, asked=replace(self.how.asked, labelled=False))
             made = reader.checked([reader.made(row, "the trajectory", "the trajectory")])
             return reader.task(Settled(Examples(Path(), (), "films", 1), self.own.fitted, {}), made), 0
-        names, text = self.own.given.number_of, request.strip()
-        if text in names or EXAMPLE.fullmatch(text):
-            return self, names[text] if text in names else int(self.example(text, "films"))
-        if Path(text).suffix.lower() in ENDINGS:
+        text = request.strip()
+        if text not in self.own.given.number_of and Path(text).suffix.lower() in ENDINGS:
             return self.elsewhere(Path(text)), 0
-        raise DataError(f"no trajectory {request[:80]!r} in {self.name}: its own are {', '.join([*names][:3])}, ...")
+        return self, self.find(text)
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         """How far a roll-out of a trajectory is from what happened, and from a file where its particles will be."""

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from edgewise.data.splits import Split
+from edgewise.data.table import encoding_of
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import UTF16, decode, read_bytes, read_json, reading, write_file
+from edgewise.files import read_bytes, read_json, reading, write_file
 from edgewise.graphs import Graph, causal
 from edgewise.models.signature import LanguageModel, Tokens, language_model
 from edgewise.models.text.generation import drawn, generate
@@ -36,7 +37,7 @@ SHAKESPEARE = Remote(
     sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     max_bytes=1 << 21,
 )
-MAX_BYTES = 100 << 20  # enwik8 has 100 MB
+MAX_BYTES = 1 << 28  # of a text
 VOCABULARY = "vocabulary.json"  # of a run: its characters, in the order of their numbers
 CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes for each
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
@@ -298,17 +299,23 @@ def _numbered(text: str, vocabulary: str) -> Tensor:
     return torch.from_numpy(numbers)
 
 
-def read_text(path: Path) -> str:
-    """A UTF-8 text file, or UTF-16 with a byte order mark, exactly as it is (but for the mark).
+def read_text(path: Path) -> tuple[str, str]:
+    r"""A text in UTF-8, UTF-16 with a byte order mark, or Windows-1252, its lines ended by \n; a note on its encoding.
 
-    Errors      a file that is missing, a directory, empty, neither, or binary is a `DataError` that names it.
+    Errors      DataError for a file that is missing, empty, binary, in none of these, or too long
     """
     content = read_bytes(path, MAX_BYTES)
-    if not content:
-        raise DataError(f"{path}: the file is empty")
-    if b"\0" in content and not content.startswith(UTF16):
-        raise DataError(f"{path}: a binary file: byte {content.index(0)} is zero; expected UTF-8 text")
-    return decode(path, content)
+    encoding = encoding_of(content)
+    try:
+        text = content.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        found = f"byte {content[error.start]:#04x} is not {encoding.removesuffix('-sig')}"
+        raise DataError(f"{path}: not a text in a known encoding ({found})") from error
+    if "\0" in text:
+        raise DataError(f"{path}: a binary file: character {text.index(chr(0))} is zero; expected a text")
+    if not text.strip():
+        raise DataError(f"{path}: the text is empty")
+    return text, "" if encoding == "utf-8-sig" else f": encoded in {encoding}"
 
 
 def text(
@@ -324,7 +331,7 @@ def text(
         source: "topics" is the language reference that every Python carries (pydoc_data.topics, about 0.5 MB of real
             English, under Python's licence; its wording varies with Python's version); "shakespeare" is
             tinyshakespeare/input.txt, 1.1 MB.
-        file: A text file in UTF-8, or in UTF-16 with a byte order mark, to read instead of `source`.
+        file: A text file in UTF-8, UTF-16 with a byte order mark or Windows-1252, to read instead of `source`.
         context: How many characters a model reads at once.
         folder: Where Shakespeare's input.txt lies (default: tinyshakespeare in $EDGEWISE_DATA, then the cache).
         download: Fetch Shakespeare if it is missing, over TLS and verified by its hash.
@@ -340,7 +347,7 @@ def text(
         path = Path(file).expanduser()
         if not path.exists():
             raise DataError(f"{path}: no such file: give --task.file, a text")
-        return Text(path.name, read_text(path), context)
+        return Text(path.name, read_text(path)[0], context)
     if source == "topics":
         from pydoc_data.topics import topics
 
@@ -348,4 +355,4 @@ def text(
     if source != "shakespeare":
         raise ConfigError(f"unknown text {source!r}; known are topics, shakespeare, or give file=")
     place = find_folder("tinyshakespeare", [SHAKESPEARE], folder, download)
-    return Text("shakespeare", read_text(place / SHAKESPEARE.name), context)
+    return Text("shakespeare", read_text(place / SHAKESPEARE.name)[0], context)
