@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import inf, isfinite
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -99,6 +99,7 @@ class Option(NamedTuple):
         return next((extra for extra in getattr(self.hint, "__metadata__", ()) if isinstance(extra, OneOf)), None)
 
 
+@cache
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """The parameters of a dataclass or a typed function that can be passed by name."""
     made = target.func if isinstance(target, partial) else target

@@ -309,4 +309,5 @@ def modes_kept(model: Any) -> Iterator[None]:
     finally:
         model.train(modes[0][1])  # which a part may have overridden, to do more
         for part, training in modes:
-            part.training = training
+            if part.training != training:  # a module's attributes are slow to set
+                part.training = training

@@ -65,7 +65,8 @@ def train(
             runs.append(run_folder(one, place, alone=len(repeated) == 1))
             same = runs[0] if len(runs) > 1 and not folds else None
             rehearsed = task if one is repeated[-1] else None
-            results.append(carry_out(runs[-1], partial(training.train, one, runs[-1], task=rehearsed), same=same))
+            trained = partial(training.train, one, runs[-1], task=rehearsed)
+            results.append(carry_out(runs[-1], trained, same=same, task=rehearsed))
             if first_rank():
                 print(sentence(one.train.seed, results[-1]), *beside(results[-1]), sep="\n", flush=True)
     except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
@@ -211,17 +212,19 @@ def carry_out(
     accept: bool = False,
     data: Moved | None = None,
     same: Path | None = None,
+    task: Task | None = None,
 ) -> Result:
     """Train, then write the report. An interruption says how to go on; a report that fails does not fail the run.
 
-    Symbols     same = a run on the same data, cut alike, whose simple methods need not be tried again
+    Symbols     same = a run on the same data, cut alike, whose simple methods need not be tried again; task = the one
+                that is trained, whose data are not read once more for the report
     """
     try:
         result = training_()
         if first_rank():
             if same and (found := Simple.read(same)):
                 found.keep(run)
-            write_report(run, accept, data)
+            write_report(run, accept, data, task)
     except KeyboardInterrupt as stop:
         if (run / "config.yaml").exists():
             raise KeyboardInterrupt(f"go on with: edgewise resume {shlex.quote(str(run))}") from stop
@@ -229,14 +232,14 @@ def carry_out(
     return result
 
 
-def write_report(run: Path, accept: bool, data: Moved | None = None) -> None:
+def write_report(run: Path, accept: bool, data: Moved | None = None, task: Task | None = None) -> None:
     """Write a run's report, or say why it could not be written."""
     from edgewise.apps.report.report import report
 
     try:
         from edgewise.apps.report.explanations import write_list
 
-        problems = report(run, accept, data)
+        problems = report(run, accept, data, task)
         write_list(run)
     except Exception as error:  # the run is worth more than its report
         problems = [f"the report of {run} could not be written: {type(error).__name__}: {error}"]

@@ -20,9 +20,11 @@ from edgewise.apps.report.pages import Markup, element
 from edgewise.apps.report.render import part
 from edgewise.configuration import Choice
 from edgewise.errors import ConfigError
+from edgewise.tasks import Task
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section, TextTable
 from edgewise.tasks.core.measures import in_rows
+from edgewise.tasks.own.several import SeveralTargets
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 from edgewise.training.calibration import told
 from edgewise.training.simple import Simple, beside
@@ -31,14 +33,16 @@ Records = list[dict[str, Any]]
 MARK = "The dotted line marks the weights that were saved: the best on the validation data."
 
 
-def report(run: Path, accept: bool = False, folder: Moved | None = None) -> list[str]:
+def report(run: Path, accept: bool = False, folder: Moved | None = None, task: Task | None = None) -> list[str]:
     """Write a run's figures and report; the problems met on the way, which its page names too.
 
-    Symbols     accept, folder = as in `load_run`
+    Symbols     accept, folder = as in `load_run`; task = that of the run where it is at hand, which is not read anew
     Errors      CheckpointError: what `load_run` refuses
     """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
-        page = RunPage(run, load_run(run, device="cpu", accept=accept, folder=folder), read_metrics(run), folder)
+        shared = None if isinstance(task, SeveralTargets) else task  # those are calibrated as they are loaded
+        loaded = load_run(run, device="cpu", accept=accept, folder=folder, shared=shared)
+        page = RunPage(run, loaded, read_metrics(run), folder)
         page.compare()
         sections = [made for section in page.sections() for made in page.section(section.title, section.make)]
     pages.write(run / "report.html", page.title, "run", page.title, *heading(page), *sections, *reproduction(page))

@@ -15,7 +15,10 @@ MEASURES = (
 BINS = 10  # of the calibration: of equal width, from 0 to 1
 WORST = 10  # the largest errors that are listed
 DRAWS, FEWEST = 1000, 40  # of the bootstrap, at most and at least
-CELLS, AT_ONCE = 1 << 25, 1 << 21  # examples x classes x draws: all of them, and in memory at once
+CELLS, AT_ONCE = (
+    1 << 25,
+    1 << 18,
+)  # examples x classes x draws: all of them, and at once, while a core's cache holds them
 MOST = 1 << 27  # numbers of a split's answers that are kept
 Array = np.ndarray[Any, Any]
 Row = dict[str, float | None]

@@ -275,9 +275,9 @@ def _pairs(path: Path) -> Ints:
         raise DataError(f"{path}: a dictionary of lists was expected, not {type(cited).__name__}")
     pairs: list[tuple[int, int]] = []
     for paper, others in cited.items():
-        if type(paper) is not int or not isinstance(others, list) or not all(type(other) is int for other in others):
+        if type(paper) is not int or not isinstance(others, list) or not {*map(type, others)} <= {int}:
             raise DataError(f"{path}: paper {paper!r} must be a number with a list of numbers")
-        if not all(0 <= number < len(cited) for number in (paper, *others)):
+        if not 0 <= min((paper, *others)) <= max((paper, *others)) < len(cited):
             raise DataError(f"{path}: paper {paper} or one that it cites is outside 0 to {len(cited) - 1}")
         pairs.append((paper, paper))
         pairs.extend((paper, other) for other in others)
