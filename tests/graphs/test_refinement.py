@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from edgewise import Graph, GraphError, ShapeError, complete
-from edgewise.graphs.refinement import refine, refine_pairs, refinement_classes
+from edgewise.graphs.refinement import refine, refined_pairs, refinement_classes
 
 
 def by_dictionary(key_of, count):
@@ -49,7 +49,7 @@ def test_2_wl_is_that_of_dictionaries(seed):
         through = tuple(sorted((colors[i * n + w], colors[w * n + j]) for w in range(n)))
         return i == j, edge[i][j], edge[j][i], colors[pair], through
 
-    assert same_partition(refine_pairs(graph).flatten().tolist(), by_dictionary(key, n * n))
+    assert same_partition(refined_pairs([graph])[0].flatten().tolist(), by_dictionary(key, n * n))
 
 
 @pytest.mark.parametrize("order", [1, 2])

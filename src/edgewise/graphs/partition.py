@@ -76,7 +76,7 @@ class Halo:
     def gathered(self, x: Tensor, axis: int) -> Tensor:
         """`fetch`, without a gradient."""
         rows = x.movedim(axis, 0)
-        others = self._exchange(rows.index_select(0, self.read), self.sends, self.receives)
+        others = _exchanged(rows.index_select(0, self.read), self.sends, self.receives, self.group)
         return torch.cat([others[: self.before], rows, others[self.before :]]).movedim(0, axis)
 
     def returned(self, y: Tensor, axis: int) -> Tensor:
@@ -85,23 +85,12 @@ class Halo:
         stop = len(rows) - sum(self.receives) + self.before
         others = torch.cat([rows[: self.before], rows[stop:]])
         own = rows[self.before : stop].clone(memory_format=torch.contiguous_format)
-        return own.index_add_(0, self.read, self._exchange(others, self.receives, self.sends)).movedim(0, axis)
-
-    def _exchange(self, rows: Tensor, sends: Sequence[int], receives: Sequence[int]) -> Tensor:
-        """As many rows to each rank, one rank after the other, for as many from each."""
-        got = rows.new_empty(sum(receives), *rows.shape[1:])
-        dist.all_to_all_single(_bytes(got), _bytes(rows.contiguous()), list(receives), list(sends), group=self.group)
-        Halo.sent += rows.numel() * rows.element_size()
-        return got
+        got = _exchanged(others, self.receives, self.sends, self.group)
+        return own.index_add_(0, self.read, got).movedim(0, axis)
 
     def to(self, device: torch.device) -> Halo:
         """The same halo for rows on a device."""
         return Halo(self.group, self.read.to(device), self.sends, self.receives, self.before)
-
-
-def _bytes(rows: Tensor) -> Tensor:
-    """Rows as bytes [n, width]: any dtype is sent."""
-    return rows.view(len(rows), prod(rows.shape[1:])).view(torch.uint8)
 
 
 class _Fetch(torch.autograd.Function):
@@ -207,10 +196,9 @@ class _Turn(torch.autograd.Function):
 def _exchanged(rows: Tensor, sends: Sequence[int], receives: Sequence[int], group: Group) -> Tensor:
     """So many rows to each rank, one rank after the other, for so many from each."""
     got = rows.new_empty(sum(receives), *rows.shape[1:])
-    width = rows[0].numel() * rows.element_size()
-    to, of = got.view(-1).view(torch.uint8), rows.view(-1).view(torch.uint8)
-    dist.all_to_all_single(to, of, [width * n for n in receives], [width * n for n in sends], group=group)
-    Halo.sent += width * (len(rows) - sends[dist.get_rank(group)])
+    to, of = (x.view(len(x), prod(x.shape[1:])).view(torch.uint8) for x in (got, rows.contiguous()))  # of any dtype
+    dist.all_to_all_single(to, of, list(receives), list(sends), group=group)
+    Halo.sent += (len(rows) - sends[dist.get_rank(group)]) * rows[:1].nbytes
     return got
 
 

@@ -41,27 +41,11 @@ def refine(graph: Graph, colors: Tensor | None = None, rounds: int | None = None
     return c.unique(return_inverse=True)[1]
 
 
-def refine_pairs(graph: Graph, colors: Tensor | None = None) -> Tensor:
-    """Refinement of pairs (folklore 2-WL): as strong as 3-WL, and as any network of third-order tensors.
-
-    Equation    c_ij ← hash(c_ij, {{(c_iw, c_wj) : w}}) until no class is split
-                at first c_ij = (i = j, number of edges from j to i and back, colours of i and j)
-    Shapes      colors [N] integers -> [N, N] int64, numbered from 0 as in `refine`
-    Errors      as `refine`
-    Cost        O(N³) a round, O(N²) memory
-    Reference   Cai, Fürer & Immerman, 1992; Maron et al., "Provably powerful graph networks", 2019
-
-    >>> from edgewise.graphs.patterns import complete
-    >>> refine_pairs(complete(3)).unique().tolist()  # a node and itself, a node and another
-    [0, 1]
-    """
-    return _refined_pairs([graph], None if colors is None else [colors])[0].unique(return_inverse=True)[1]
-
-
 def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence[Tensor] | None = None) -> Tensor:
     """Which graphs a Weisfeiler-Lehman test distinguishes: graphs of one class may be isomorphic, others are not.
 
-    Symbols     order = 1 for colour refinement, 2 for folklore 2-WL; colors = one tensor of colours for each graph
+    Symbols     order = 1 for colour refinement, 2 for folklore 2-WL (`refined_pairs`); colors = one tensor of colours
+                for each graph
     Shapes      G graphs -> [G] int64, numbered from 0
     Errors      GraphError for no graphs, another order, or a graph whose receivers are not its senders
 
@@ -76,7 +60,7 @@ def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence
     if colors is not None and len(colors) != len(graphs):
         raise ShapeError(f"colors must be a tensor for each of {len(graphs)} graphs, not {len(colors)} tensors")
     if order == 2:
-        histograms = [_mixed(c).sum() for c in _refined_pairs(graphs, colors)]
+        histograms = [_mixed(c).sum() for c in refined_pairs(graphs, colors)]
     else:
         together = refine(Graph.batch(graphs), None if colors is None else torch.cat(list(map(_start, graphs, colors))))
         parts = together.split([graph.num_receivers for graph in graphs])
@@ -84,8 +68,20 @@ def refinement_classes(graphs: Sequence[Graph], order: int = 1, colors: Sequence
     return torch.stack(histograms).unique(return_inverse=True)[1]
 
 
-def _refined_pairs(graphs: Sequence[Graph], colors: Sequence[Tensor] | None) -> list[Tensor]:
-    """The hashes [N, N] of each graph's pairs, all graphs refined as often."""
+def refined_pairs(graphs: Sequence[Graph], colors: Sequence[Tensor] | None = None) -> list[Tensor]:
+    """Refinement of pairs (folklore 2-WL): as strong as 3-WL, and as any network of third-order tensors.
+
+    Equation    c_ij ← hash(c_ij, {{(c_iw, c_wj) : w}}) until no class is split
+                at first c_ij = (i = j, number of edges from j to i and back, colours of i and j)
+    Shapes      colors [N] integers -> hashes [N, N] int64 for each graph, all refined as often
+    Errors      as `refine`
+    Cost        O(N³) a round, O(N²) memory
+    Reference   Cai, Fürer & Immerman, 1992; Maron et al., "Provably powerful graph networks", 2019
+
+    >>> from edgewise.graphs.patterns import complete
+    >>> len(refined_pairs([complete(3)])[0].unique())  # a node and itself, a node and another
+    2
+    """
     pairs = []
     for number, graph in enumerate(graphs):
         c, edges = _start(graph, None if colors is None else colors[number]), graph.multiplicity()

@@ -25,7 +25,7 @@ def test_one_rank_has_all_rows_and_heads_already():
 
 def test_a_rank_of_two_sends_the_other_heads_of_its_rows_and_gets_its_own_heads_of_the_others(monkeypatch):
     def second(output, sent, output_sizes, input_sizes, group):
-        assert (output_sizes, input_sizes) == ([3 * 2 * 4, 2 * 2 * 4], [3 * 2 * 4, 3 * 2 * 4])
+        assert (output_sizes, input_sizes) == ([3, 2], [3, 3])
         output.copy_(torch.cat([sent[: output_sizes[0]], sent[-output_sizes[1] :]]))
 
     monkeypatch.setattr(dist, "all_to_all_single", second)

@@ -3,7 +3,7 @@
 import os
 import shlex
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, count
@@ -69,22 +69,12 @@ def train(
             results.append(carry_out(runs[-1], trained, same=same, task=rehearsed))
             if first_rank():
                 print(sentence(one.train.seed, results[-1]), *beside(results[-1]), sep="\n", flush=True)
-    except KeyboardInterrupt as stop:  # with advice on the run that is begun, where one is
-        begun = len(results) + bool(stop.args)
-        if begun in (0, len(repeated)):
+    except (KeyboardInterrupt, BrokenPipeError) as stop:
+        if len(results) == len(repeated):
             raise
-        left = repeated[begun:]
-        runs[begun:] = [run_folder(one, place, alone=False) for one in left]
-        commands = [
-            *remaining(recipe, sections, left, place, bool(folds)),
-            ["edgewise", "report", "compare", *map(str, runs)],
-        ]
-        advice = f"{'then' if stop.args else 'go on with'}: {' && '.join(map(shlex.join, commands))}"
-        raise KeyboardInterrupt(*stop.args, advice) from stop
-    except BrokenPipeError as stop:
-        if len(results) < len(repeated):
-            raise BrokenPipeError(f"{len(results)} of {len(repeated)} runs are trained") from stop
-        raise
+        advice = stop.args if isinstance(stop, KeyboardInterrupt) else ()  # on the run that is begun, where one is
+        trained = f"{len(results)} of {len(repeated)} runs are trained"
+        raise type(stop)(*advice, *([trained] if len(repeated) > 1 else [])) from stop
     made = summary(config, results)
     if folds and "folds" in config.task.options and task.has_test and first_rank():
         made["pooled"] = [over_folds(results[first : first + folds]) for first in range(0, len(results), folds)]
@@ -147,22 +137,6 @@ def with_fold(config: RunConfig, fold: int, folds: int) -> RunConfig:
         raise ConfigError(f"the task {config.task.name!r} has no folds: use --seeds")
     options = options | {"fold": fold} | ({"folds": folds} if "folds" in options else {})
     return replace(config, task=replace(config.task, options=options))
-
-
-def remaining(
-    recipe: str, overrides: Overrides, left: Sequence[RunConfig], folder: Path | None, folds: bool
-) -> Iterator[list[str]]:
-    """The commands that train the repetitions that are left: all seeds at once, or each fold."""
-    chosen = ("train.seed", "task.fold", "task.folds") if folds else ("train.seed",)
-    same = [f"--{name}={text}" for name, text in overrides if name not in chosen]
-    for part in [[one] for one in left] if folds else [left]:
-        alone, first = len(part) == 1, part[0]
-        words = ["edgewise", "train", recipe, *same, "--train.seed", str(first.train.seed)]
-        for name in ("fold", "folds") if folds else ():
-            words += [f"--task.{name}", str(first.task.options[name])] if name in first.task.options else []
-        words += [] if alone else ["--seeds", str(len(part))]
-        words += [] if folder is None else ["--run", str(run_folder(first, folder, alone=False) if alone else folder)]
-        yield words
 
 
 def resume(run: str, accept: bool, data: Moved) -> dict[str, Any]:

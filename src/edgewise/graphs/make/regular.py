@@ -67,7 +67,7 @@ def cai_furer_immerman(base: Graph, twisted: bool = False) -> Graph:
 
     Equation    nodes (v, S): S an even set of v's edges, at the first v an odd one if `twisted`;
                 (u, S) and (v, T) are neighbours where e = uv is an edge, in both of S and T or in neither
-    Symbols     k = the order of the folklore test, which is `refine` for 1 and `refine_pairs` for 2
+    Symbols     k = the order of the folklore test, which is `refine` for 1 and `refined_pairs` for 2
     Errors      GraphError for a base whose receivers are not its senders, or a node with more than MOST_LINKS edges
     Edge cases  directions, self-loops and parallel edges of the base do not count; nodes without edges are left out
     Cost        2^(d - 1) nodes for one of degree d

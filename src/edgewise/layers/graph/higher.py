@@ -66,7 +66,7 @@ class PPGN(Layer):
     Edge cases  parallel edges count as often as they occur; a node alone in its graph is a pair with itself
     Cost        O(depth Σ n³ hidden) time, O(depth Σ n² hidden) memory, n the nodes of each member of a batch
     Differs     there features of nodes stand on the diagonal alone, and the output is one for each graph
-    Reference   Maron et al., "Provably powerful graph networks", 2019; as strong as `refine_pairs`
+    Reference   Maron et al., "Provably powerful graph networks", 2019; as strong as `refined_pairs`
 
     Example
         >>> from edgewise.graphs.make.regular import circulant
