@@ -5,9 +5,9 @@ import pytest
 from edgewise.errors import DataError
 from edgewise.tasks.text.tokenization import (
     SPECIAL,
-    BPETokenizer,
     CharacterTokenizer,
     PretrainedTokenizer,
+    learn_byte_pairs,
     learn_tokenizer,
     read_tokenizer,
     tokenizer_from_json,
@@ -37,7 +37,7 @@ def test_json_holds_all_of_a_tokenizer(level):
 
 def test_byte_pairs_are_the_most_frequent_ones():
     """Written out: 'ab' is there 6 times, then 'abc' 4 times; each becomes one token."""
-    tokenizer = BPETokenizer.learn(["xabc xabc xabc xabc xabd xabd"], SPECIAL + 256 + 2)
+    tokenizer = learn_byte_pairs(["xabc xabc xabc xabc xabd xabd"], SPECIAL + 256 + 2)
     assert tokenizer.size == SPECIAL + 258
     lengths = [len(tokens) for tokens in tokenizer.encode(["xabc", "xabd", "abc"])]
     plain = [len(text) + 1 for text in ("xabc", "xabd", "abc")]  # the blank in front is a byte too
@@ -53,9 +53,9 @@ def test_byte_pairs_are_the_most_frequent_ones():
         "null",
         '{"level": "word"}',
         '{"level": "character", "characters": 3}',
-        '{"level": "bpe"}',
-        '{"level": "bpe", "merges": {"model": {"type": "odd"}}}',
-        json.dumps({"level": "bpe", "merges": "x"}),
+        '{"level": "pretrained"}',
+        '{"level": "pretrained", "size": 3, "special": {}, "tokenizer": {"model": {"type": "odd"}}}',
+        json.dumps({"level": "pretrained", "size": 3, "special": {}, "tokenizer": "x"}),
     ],
 )
 def test_other_json_is_no_tokenizer(content):

@@ -158,63 +158,38 @@ class CharacterTokenizer(OwnTokenizer):
         return EMPTY | {"pre_tokenizer": each, "decoder": {"type": "Fuse"}, "model": model}
 
 
-class BPETokenizer(OwnTokenizer):
-    """Byte pairs: the most frequent pair of neighbours becomes one token, over and over; no text is unknown to it.
+def learn_byte_pairs(texts: Iterable[str], size: int, spaced: bool = True) -> PretrainedTokenizer:
+    """Byte pairs of some texts: the most frequent pair of neighbours becomes one token, over and over; no text is
+    unknown to them.
 
-    Symbols     size = SPECIAL + 256 bytes + merges: at most the size that was requested
-    Errors      EdgewiseError where the package tokenizers is not installed; DataError for JSON that it cannot read
+    Symbols     size = 256 bytes, merges and the special tokens: fewer where the texts have no more pairs; spaced =
+                whether a first word is the same token as one within a text
+    Errors      EdgewiseError where the package tokenizers is not installed
     Edge cases  a text comes back as it was, but, where a space is set before it, for white space at its beginning
     Reference   Sennrich, Haddow & Birch, 2016; on bytes: Radford et al., 2019 (GPT-2)
 
     Example
-        >>> tokenizer = BPETokenizer.learn(["low lower lowest"] * 9, size=270)
+        >>> tokenizer = learn_byte_pairs(["low lower lowest"] * 9, size=270)
         >>> tokenizer.decode(tokenizer.encode(["lowest löw"])[0])
         'lowest löw'
     """
-
-    def __init__(self, merges: Any) -> None:
-        self._merges = merges
-        self.size = SPECIAL + merges.get_vocab_size()
-        self._spaced = merges.pre_tokenizer.add_prefix_space  # whether a text is read with a space before it
-
-    @classmethod
-    def learn(cls, texts: Iterable[str], size: int, spaced: bool = True) -> BPETokenizer:
-        """Byte pairs of some texts: `size` tokens, or fewer where the texts have no more pairs.
-
-        Symbols     spaced = whether a first word is the same token as one within a text
-        """
-        if size < SPECIAL + 256:
-            raise ConfigError(f"byte pairs need at least {SPECIAL + 256} tokens, not {size}")
-        library = tokenizers_library()
-        merges = library.Tokenizer(library.models.BPE())
-        merges.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-        merges.decoder = library.decoders.ByteLevel()
-        alphabet = library.pre_tokenizers.ByteLevel.alphabet()
-        trainer = library.trainers.BpeTrainer(
-            vocab_size=size - SPECIAL, initial_alphabet=alphabet, show_progress=False, min_frequency=2
-        )
-        merges.train_from_iterator(texts, trainer)
-        return cls(merges)
-
-    def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = self._merges.encode_batch(list(texts), add_special_tokens=False)
-        return [[SPECIAL + number for number in text.ids] for text in encoded]
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        text: str = self._merges.decode([token - SPECIAL for token in tokens if token >= SPECIAL])
-        return text.removeprefix(" ") if self._spaced else text
-
-    def to_json(self) -> str:
-        return json.dumps({"level": "bpe", "merges": json.loads(self._merges.to_str())}, ensure_ascii=False)
-
-    def to_library(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self._merges.to_str())
-        moved = {token: SPECIAL + number for token, number in content["model"]["vocab"].items()}
-        return content | {"model": content["model"] | {"vocab": NAMED | moved}}
+    if size < SPECIAL + 256:
+        raise ConfigError(f"byte pairs need at least {SPECIAL + 256} tokens, not {size}")
+    library = tokenizers_library()
+    made = library.Tokenizer(library.models.BPE())
+    made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    made.decoder = library.decoders.ByteLevel()
+    alphabet = library.pre_tokenizers.ByteLevel.alphabet()
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size, special_tokens=[*NAMED], initial_alphabet=alphabet, show_progress=False, min_frequency=2
+    )
+    made.train_from_iterator(texts, trainer)
+    content = json.loads(made.to_str()) | {"added_tokens": []}  # a text with "<mask>" in it has no mask
+    return PretrainedTokenizer(content, made.get_vocab_size(), {"begin": BEGIN, "end": END, "mask": MASK})
 
 
 def learn_tokenizer(level: Level, texts: Sequence[str], size: int, spaced: bool = True) -> Tokenizer:
-    """A tokenizer of some texts: "bpe" of `size` tokens (see `BPETokenizer.learn`), "byte" or "character".
+    """A tokenizer of some texts: "bpe" of `size` tokens (see `learn_byte_pairs`), "byte" or "character".
 
     Example
         >>> learn_tokenizer("character", ["ab", "bc"], 0).size
@@ -226,7 +201,7 @@ def learn_tokenizer(level: Level, texts: Sequence[str], size: int, spaced: bool 
         return CharacterTokenizer.learn(texts)
     if level != "bpe":
         raise ConfigError(f"unknown level {level!r}; known are bpe, byte, character")
-    return BPETokenizer.learn(texts, size, spaced)
+    return learn_byte_pairs(texts, size, spaced)
 
 
 def tokenizer_from_json(text: str, where: str) -> Tokenizer:
@@ -243,9 +218,9 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
             return ByteTokenizer()
         if level == "character" and isinstance(content["characters"], str):
             return CharacterTokenizer(content["characters"])
-        if level == "bpe":
-            return BPETokenizer(tokenizers_library().Tokenizer.from_str(json.dumps(content["merges"])))
-    raise DataError(f"{where}: not a tokenizer (its level is none of bpe, byte, character)")
+        if level == "pretrained":
+            return PretrainedTokenizer(content["tokenizer"], content["size"], content["special"])
+    raise DataError(f"{where}: not a tokenizer (its level is none of byte, character, pretrained)")
 
 
 def tokenizers_library() -> Any:
@@ -268,7 +243,8 @@ BEGINS, ENDS = ("cls_token", "bos_token", "eos_token"), ("sep_token", "eos_token
 
 
 class PretrainedTokenizer:
-    """The tokens that a model of another library was trained on, by the library tokenizers.
+    """Byte pairs that were learned here, or the tokens that a model of another library was trained on, by the library
+    tokenizers.
 
     Symbols     size = rows of the model's embedding, which may be more than there are tokens; special = the numbers
                 without a token among them
@@ -280,8 +256,7 @@ class PretrainedTokenizer:
     def __init__(self, content: dict[str, Any], size: int, special: dict[str, int]) -> None:
         self._content, self.size, self._special = content, size, special
         library = tokenizers_library()
-        with reading(TOKENIZER, "a tokenizer"):
-            self._made = library.Tokenizer.from_str(json.dumps(content))
+        self._made = library.Tokenizer.from_str(json.dumps(content))
         self._made.no_padding()
         self._made.no_truncation()
         self.begin, self.end = special["begin"], special["end"]
@@ -290,6 +265,7 @@ class PretrainedTokenizer:
         added = {number for number, token in self._made.get_added_tokens_decoder().items() if token.special}
         unused = {*range(size)} - {*self._made.get_vocab(with_added_tokens=True).values()}
         self.special = frozenset({*special.values(), *added, *unused})
+        self._spaced = (content.get("pre_tokenizer") or {}).get("add_prefix_space", False)
 
     @property
     def mask(self) -> int:
@@ -305,7 +281,8 @@ class PretrainedTokenizer:
         return text
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return str(self._made.decode(list(tokens), skip_special_tokens=True))
+        text = str(self._made.decode([token for token in tokens if token not in self.special]))
+        return text.removeprefix(" ") if self._spaced else text  # which was set before a text
 
     def to_json(self) -> str:
         kept = {"level": "pretrained", "size": self.size, "special": self._special, "tokenizer": self._content}
@@ -380,8 +357,6 @@ def read_tokenizer(path: Path) -> Tokenizer:
     text = read_bytes(path, MAX_BYTES).decode("utf-8", "replace")
     with reading(path, "a tokenizer"):
         content = json.loads(text)
-        if content.get("level") == "pretrained":
-            return PretrainedTokenizer(content["tokenizer"], content["size"], content["special"])
         if "level" in content:
             return tokenizer_from_json(text, str(path))
         vocabulary = tokenizers_library().Tokenizer.from_str(text).get_vocab(with_added_tokens=True)
