@@ -62,12 +62,12 @@ def test_graphs_that_see_ahead_are_refused(task: Text, pattern) -> None:
 
 
 def test_predict_gives_the_likeliest_and_the_prompts_loss(task: Text, echo) -> None:
-    model = echo(len(task.vocabulary), len(task.vocabulary), tokens=True)
+    model = echo(task.tokenizer.size, task.tokenizer.size, tokens=True)
     answer = task.predict(model, CAUSAL, "the fox", "cpu")
     tokens = task.encode("the fox")
     logits = model.weight[tokens].double()
     assert answer["loss"] == pytest.approx(functional.cross_entropy(logits[:-1], tokens[1:]).item())
-    assert answer["next"][0]["character"] == task.vocabulary[logits[-1].argmax()]
+    assert answer["next"][0]["character"] == task.shown(int(logits[-1].argmax()))
     assert len(answer["next"]) == 5
     json.dumps(answer)
 
@@ -80,12 +80,12 @@ def test_any_file_is_read_without_its_mark_and_with_plain_ends_of_lines(tmp_path
     file.write_bytes(("line\r\nzwölf\n" * 10).encode("utf-16"))
     assert read_text(file) == ("line\nzwölf\n" * 10, ": encoded in utf-16")
     assert task.name == "own.txt"
-    assert "\ufeff" not in task.vocabulary
+    assert "\ufeff" not in task.tokenizer.characters
 
 
 def test_shakespeare_is_nanogpts(data) -> None:
     task = text(source="shakespeare", folder=str(data("tinyshakespeare")))
-    assert len(task.vocabulary) == 65
+    assert task.tokenizer.size == 65
     assert [len(task._parts[part]) for part in ("train", "valid")] == [1_003_854, 111_540]
     assert task.decode(task._parts["train"][:13].long()) == "First Citizen"
 
@@ -116,14 +116,14 @@ def test_a_run_reads_texts_with_the_vocabulary_that_it_has_kept(tmp_path: Path, 
     task.keep(tmp_path)
     fewer = Text("fewer", "the fox. " * 20, context=8)
     fewer.recall(tmp_path)
-    assert fewer.vocabulary == task.vocabulary and fewer.signature == task.signature
+    assert fewer.tokenizer.characters == task.tokenizer.characters and fewer.signature == task.signature
     assert torch.equal(fewer.encode("the lazy dog"), task.encode("the lazy dog"))
     assert fewer.decode(fewer._parts["valid"]) == ("the fox. " * 20)[162:]
     more = Text("more", "the fox. \n" * 20 + "Fox", context=8)
     with pytest.raises(
-        DataError, match=rf"more: line 1 has '\\n', none of the 28 characters of {tmp_path}: give a text"
+        DataError, match=rf"more: character '\\n' at position 9 is none of the 28 .* of {tmp_path}: give a text"
     ):
         more.recall(tmp_path)
-    (tmp_path / "vocabulary.json").write_text('{"vocabulary": "aa"}')
-    with pytest.raises(DataError, match="not the vocabulary of a run"):
+    (tmp_path / "tokenizer.json").write_text('{"level": "character"}')
+    with pytest.raises(DataError, match="not a tokenizer"):
         more.recall(tmp_path)

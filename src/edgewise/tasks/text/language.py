@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -18,7 +15,7 @@ from torch.nn import functional
 from edgewise.data.splits import Split
 from edgewise.data.table import encoding_of
 from edgewise.errors import ConfigError, DataError
-from edgewise.files import read_bytes, read_json, reading, write_file
+from edgewise.files import read_bytes
 from edgewise.graphs import Graph, causal
 from edgewise.models.signature import LanguageModel, Tokens, language_model
 from edgewise.models.text.generation import drawn, generate
@@ -29,7 +26,7 @@ from edgewise.tasks.core.drawing import Drawing, Matrix, Output, Passage, Sectio
 from edgewise.tasks.core.source import Remote, find_folder
 from edgewise.tasks.core.subject import Subject, captured, in_a_row, last_attention, matrices
 from edgewise.tasks.core.task import Device, Pattern, without_future
-from edgewise.tasks.text.tokenization import TOKENIZER, Tokenizer, for_library, keep_tokenizer, kept_tokenizer, words
+from edgewise.tasks.text.tokenization import CharacterTokenizer, KeepsTokenizer, Tokenizer, for_library, words
 
 SHAKESPEARE = Remote(
     name="input.txt",
@@ -38,8 +35,6 @@ SHAKESPEARE = Remote(
     max_bytes=1 << 21,
 )
 MAX_BYTES = 1 << 28  # of a text
-VOCABULARY = "vocabulary.json"  # of a run: its characters, in the order of their numbers
-CHUNK = 1 << 20  # characters that are numbered at once: numpy takes four bytes for each
 DRAWN, ADDED = 40, 300  # characters in a report: whose attention it draws, and that a model adds
 TEMPERATURE = 0.8  # a little more certain than the model itself
 
@@ -47,7 +42,7 @@ PURPOSES: dict[Split, str] = {"train": "training", "valid": "validation", "test"
 SEEN = {" ": "␣", "\n": "↵", "\t": "⇥"}  # how white space is shown
 
 
-class Text(Classification):
+class Text(KeepsTokenizer, Classification):
     """Next-character prediction on windows of `context` characters; the graph must not let a character see ahead.
 
     The vocabulary is the sorted set of the text's characters; a run keeps it, and reads any text with it. The first
@@ -68,30 +63,22 @@ class Text(Classification):
     unit = "windows of the text"
     generates = '--prompt "..."'
     ends = False  # whether its texts have ends, which are tokens that it learns
-    kept: tuple[str, ...] = (VOCABULARY,)
-    private: tuple[str, ...] = (VOCABULARY,)
 
     def __init__(self, name: str, text: str, context: int) -> None:
         if context < 1:
             raise ConfigError(f"context must be at least 1 character, not {context}")
-        self.name, self.context = name, context
-        self.tokenizer: Tokenizer | None = None
-        train = int(0.9 * len(text))
-        self._number([text[:train], text[train:]], "".join(sorted(set(text))))
+        self.name, self.context, train = name, context, int(0.9 * len(text))
+        self.texts: dict[Split, str] = {"train": text[:train], "valid": text[train:]}
+        self.use(CharacterTokenizer("".join(sorted(set(text))), first=0))
 
-    def _number(self, parts: Sequence[str], vocabulary: str) -> None:
-        """Read the parts of the text by the characters' places in a vocabulary."""
-        self.vocabulary = vocabulary
-        self._numbers = {character: number for number, character in enumerate(vocabulary)}
-        train, valid = (_numbered(part, vocabulary) for part in parts)
-        self._read({"train": train, "valid": valid}, len(vocabulary))
-
-    def _read(self, parts: dict[Split, Tensor], size: int) -> None:
-        """Read the parts' tokens, of a vocabulary of that size."""
-        self._check_long(parts)
-        self.signature = Tokens(size, size, length=self.context)
-        self.epoch_size = max(1, (len(parts["train"]) - 1) // self.context)
-        self._parts = parts
+    def use(self, tokenizer: Tokenizer) -> None:
+        """Read and write by a tokenizer, such as that of another model."""
+        self.tokenizer, self.ends = tokenizer, bool(tokenizer.special)
+        tokens = zip(self.texts, tokenizer.encode([*self.texts.values()]), strict=True)
+        self._parts = {split: torch.tensor(part, dtype=torch.int32) for split, part in tokens}
+        self._check_long(self._parts)
+        self.signature = Tokens(tokenizer.size, tokenizer.size, length=self.context)
+        self.epoch_size = max(1, (len(self._parts["train"]) - 1) // self.context)
 
     def _check_long(self, parts: dict[Split, Tensor]) -> None:
         if min(map(len, parts.values())) <= self.context:
@@ -105,37 +92,14 @@ class Text(Classification):
     @property
     def units(self) -> str:
         """What the text is made of, in the plural."""
-        return "characters" if self.tokenizer is None else "tokens"
-
-    def use(self, tokenizer: Tokenizer) -> None:
-        """Read and write by the tokens of another model, of the same parts."""
-        tokens = tokenizer.encode([self.decode(part) for part in self._parts.values()])
-        self.tokenizer, self.kept, self.ends = tokenizer, (TOKENIZER,), True
-        read = (torch.tensor(part, dtype=torch.int32) for part in tokens)
-        self._read(dict(zip(self._parts, read, strict=True)), tokenizer.size)
-
-    def keep(self, run: Path) -> None:
-        if self.tokenizer is not None:
-            keep_tokenizer(run, self.tokenizer)
-        else:
-            write_file(run / VOCABULARY, json.dumps({"vocabulary": self.vocabulary}).encode())
+        return "tokens" if self.tokenizer.special else "characters"
 
     def recall(self, run: Path) -> None:
-        """Go on with the tokenizer of a run folder or of another library's model, or with a run's vocabulary.
-
-        Errors      DataError for a character of the text that the vocabulary lacks
-        """
-        if (found := kept_tokenizer(run)) is not None:
-            self.use(found)
-        elif (run / VOCABULARY).is_file() and (vocabulary := read_vocabulary(run / VOCABULARY)) != self.vocabulary:
-            parts = [self.decode(part) for part in self._parts.values()]
-            if strangers := {*self.vocabulary} - {*vocabulary}:
-                text = "".join(parts)
-                first = next(place for place, character in enumerate(text) if character in strangers)
-                where = f"{self.name}: line {1 + text.count(chr(10), 0, first)} has {text[first]!r}"
-                known = f"none of the {len(vocabulary)} characters of {run}"
-                raise DataError(f"{where}, {known}: give a text of these, or train text-files with --task.level byte")
-            self._number(parts, vocabulary)
+        try:
+            super().recall(run)
+        except DataError as error:
+            right = "give a text of these, or train text-files with --task.level byte"
+            raise DataError(f"{self.name}: {error}, of {run}: {right}") from error
 
     def graph(self, pattern: Pattern = None, length: int | None = None) -> Graph:
         """The graph over `length` characters (default: the context); the data's own graph is causal."""
@@ -163,23 +127,15 @@ class Text(Classification):
         return Batch(self.graph(pattern, windows.shape[1] - 1), windows[:, :-1], windows[:, 1:])
 
     def encode(self, text: str) -> Tensor:
-        """The tokens' numbers [N]; a character that the vocabulary lacks is a DataError with its position."""
-        if self.tokenizer is not None:
-            return torch.tensor(self.tokenizer.encode([text])[0], dtype=torch.long)
-        for position, character in enumerate(text):
-            if character not in self._numbers:
-                known = f"the {len(self.vocabulary)} characters of {self.name}"
-                raise DataError(f"character {character!r} at position {position} is none of {known}")
-        return torch.tensor([self._numbers[character] for character in text], dtype=torch.long)
+        """The tokens' numbers [N]; a character that no token is for is a DataError with its position."""
+        return torch.tensor(self.tokenizer.encode([text])[0], dtype=torch.long)
 
     def decode(self, tokens: Tensor) -> str:
-        if self.tokenizer is not None:
-            return self.tokenizer.decode(tokens.tolist())
-        return "".join(self.vocabulary[token] for token in tokens.tolist())
+        return self.tokenizer.decode(tokens.tolist())
 
     def shown(self, token: int) -> str:
         """How a prediction names a token."""
-        return self.vocabulary[token] if self.tokenizer is None else self.tokenizer.decode([token])
+        return self.tokenizer.decode([token])
 
     def describe(self) -> str:
         return f"{self.name}: text of {self.signature.inputs:,} different {self.units}, {self.context} at once"
@@ -223,7 +179,7 @@ class Text(Classification):
 
     def stream(self, model: nn.Module, pattern: Pattern, sampling: Sampling, device: Device) -> Iterator[Piece]:
         """What a model adds to a prompt as it is written, at temperature 0.8 unless another is given."""
-        end = self.tokenizer.end if self.tokenizer is not None and self.ends else None
+        end = self.tokenizer.end if self.ends else None
         prompt = self.encode(sampling.prompt).tolist() or ([] if end is None else [end])
         if not prompt:
             raise ConfigError("the prompt is empty: give at least one character")
@@ -240,9 +196,9 @@ class Text(Classification):
 
     @torch.no_grad()
     def preprocessing(self) -> dict[str, Any]:
-        if self.tokenizer is not None:
-            return for_library(self.tokenizer, ends=())
-        return {"vocabulary": self.vocabulary, "token": "the place of a character in the vocabulary"}
+        if isinstance(self.tokenizer, CharacterTokenizer) and not self.tokenizer.special:
+            return {"vocabulary": self.tokenizer.characters, "token": "the place of a character in the vocabulary"}
+        return for_library(self.tokenizer, ends=())
 
     @property
     def typical(self) -> str:
@@ -261,8 +217,7 @@ class Text(Classification):
         loss = functional.cross_entropy(logits[:-1], tokens[1:]).item() if len(tokens) > 1 else None
         top = logits[-1].softmax(-1).topk(min(5, logits.shape[-1]))
         likely = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        name = "character" if self.tokenizer is None else "token"
-        following = [{name: self.shown(token), "probability": p} for token, p in likely]
+        following = [{self.units[:-1]: self.shown(token), "probability": p} for token, p in likely]
         return {"prompt": request, "read": len(tokens), "loss": loss, "next": following}
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
@@ -273,30 +228,9 @@ class Text(Classification):
         names = [SEEN.get(piece, piece) for piece in pieces]
         draw = in_a_row(names, "The characters of the prompt that are read.", graph)
         classes = [SEEN.get(piece, piece) for piece in map(self.shown, range(self.signature.inputs))]
-        groups = [] if self.tokenizer is None else words(tokens, names, self.tokenizer)
+        groups = words(tokens, names, self.tokenizer) if self.tokenizer.special else []
         row = 0, len(tokens) - 1
         return Subject(inputs, row, classes, names=names, groups=groups, draw=draw, node=row[1])
-
-
-def read_vocabulary(path: Path) -> str:
-    """The characters that a run has kept, in the order of their numbers."""
-    content = read_json(path, "the vocabulary of a run")
-    with reading(path, "the vocabulary of a run"):
-        vocabulary: str = content["vocabulary"]
-        if len({*vocabulary}) != len(vocabulary) or not isinstance(vocabulary, str):
-            raise ValueError("its characters must be a text, each once")
-    return vocabulary
-
-
-def _numbered(text: str, vocabulary: str) -> Tensor:
-    """Each character's place in the vocabulary, in the fewest bytes."""
-    number = np.zeros(sys.maxunicode + 1, "uint8" if len(vocabulary) <= 256 else "int32")
-    number[[*map(ord, vocabulary)]] = np.arange(len(vocabulary))
-    numbers = np.empty(len(text), number.dtype)
-    for first in range(0, len(text), CHUNK):
-        code_points = np.frombuffer(text[first : first + CHUNK].encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        numbers[first : first + CHUNK] = number[code_points]
-    return torch.from_numpy(numbers)
 
 
 def read_text(path: Path) -> tuple[str, str]:

@@ -80,7 +80,8 @@ def with_masks(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[int]:
 class OwnTokenizer:
     """The special tokens of tokenizers that are made here: all others are from SPECIAL on."""
 
-    begin, end, mask, special = BEGIN, END, MASK, NO_TEXT
+    begin, end, mask = BEGIN, END, MASK
+    special: frozenset[int] = NO_TEXT
 
     def known(self, text: str) -> str:
         return text
@@ -119,16 +120,18 @@ class ByteTokenizer(OwnTokenizer):
 class CharacterTokenizer(OwnTokenizer):
     """The characters of the texts it was made from; another one is a DataError with its position.
 
+    Symbols     first = the number of the first one; 0: there are no special tokens
+
     Example
         >>> tokenizer = CharacterTokenizer("abc")
         >>> tokenizer.encode(["cab"]), tokenizer.decode([5, 3, 4, 1])
         ([[5, 3, 4]], 'cab')
     """
 
-    def __init__(self, characters: str) -> None:
-        self.characters = characters
-        self.size = SPECIAL + len(characters)
-        self._numbers = {character: SPECIAL + number for number, character in enumerate(characters)}
+    def __init__(self, characters: str, first: int = SPECIAL) -> None:
+        self.characters, self.first, self.size = characters, first, first + len(characters)
+        self.special = NO_TEXT if first else frozenset()
+        self._numbers = {character: first + number for number, character in enumerate(characters)}
 
     @classmethod
     def learn(cls, texts: Iterable[str]) -> CharacterTokenizer:
@@ -147,10 +150,10 @@ class CharacterTokenizer(OwnTokenizer):
         return "".join(character for character in text if character in self._numbers)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(self.characters[token - SPECIAL] for token in tokens if token >= SPECIAL)
+        return "".join(self.characters[token - self.first] for token in tokens if token >= self.first)
 
     def to_json(self) -> str:
-        return json.dumps({"level": "character", "characters": self.characters})
+        return json.dumps({"level": "character", "characters": self.characters, "first": self.first})
 
     def to_library(self) -> dict[str, Any]:
         each = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
@@ -217,7 +220,7 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
         if level == "byte":
             return ByteTokenizer()
         if level == "character" and isinstance(content["characters"], str):
-            return CharacterTokenizer(content["characters"])
+            return CharacterTokenizer(content["characters"], int(content["first"]))
         if level == "pretrained":
             return PretrainedTokenizer(content["tokenizer"], content["size"], content["special"])
     raise DataError(f"{where}: not a tokenizer (its level is none of byte, character, pretrained)")
