@@ -13,7 +13,7 @@ import numpy as np
 
 from edgewise.data import build_store
 from edgewise.models.hub.pretrained import to_hugging_face
-from edgewise.tasks.text.tokenization import BPETokenizer, CharacterTokenizer
+from edgewise.tasks.text.tokenization import CharacterTokenizer, learn_byte_pairs
 
 
 def npy(array: Any, version: tuple[int, int] = (1, 0)) -> bytes:
@@ -113,7 +113,7 @@ def graph_pickle() -> list[bytes]:
 
 
 def tokenizers() -> list[bytes]:
-    learned = [BPETokenizer.learn(["low lower lowest"] * 9, 262), CharacterTokenizer("abc")]
+    learned = [learn_byte_pairs(["low lower lowest"] * 9, 262), CharacterTokenizer("abc")]
     return [tokenizer.to_json().encode() for tokenizer in learned]
 
 
