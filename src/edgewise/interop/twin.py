@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, wraps
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -49,7 +49,12 @@ def twin_class(kind: Any, twin: Twin) -> Any:
         vars(module).update(vars(self))
         return module
 
+    def packaged(self: nn.Module, exporter: Any) -> Any:
+        """In a torch.package too, which holds what it needs: `cast` returns its second argument, after the importer."""
+        return cast, (scriptable(self),)
+
     members: dict[str, Any] = {"__reduce_ex__": reduced, "__prepare_scriptable__": scriptable}
+    members["__reduce_package__"] = packaged
     members |= {"__module__": kind.__module__, "twin_of": kind}
     for name, ours in (("forward", twin.forward), ("propagate", twin.propagate)):
         if ours is not None:

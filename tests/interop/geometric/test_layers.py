@@ -6,6 +6,7 @@ import warnings
 import weakref
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -453,6 +454,18 @@ def test_copies_and_pickles_are_explained_as_the_layer_is(name: str) -> None:
     for mask in masks[1:]:
         torch.testing.assert_close(mask, masks[0])
     assert all(conversion(layer).twins for layer in copies[1:])
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # by torch.package
+def test_a_package_holds_what_a_layer_was_and_needs_nothing_of_ours(tmp_path: Path) -> None:
+    x, edges = torch.randn(4, 5), torch.randint(4, (2, 9))
+    layer = convert(nn.Sequential(pyg.SAGEConv(5, 3)))
+    with torch.package.PackageExporter(tmp_path / "layer.pt") as package:
+        package.extern(["torch_geometric.**", "_operator"])
+        package.save_pickle("models", "layer.pkl", layer)
+    read = torch.package.PackageImporter(tmp_path / "layer.pt").load_pickle("models", "layer.pkl")
+    assert type(read[0]) is pyg.SAGEConv
+    torch.testing.assert_close(read[0](x, edges), layer[0](x, edges))
 
 
 def test_layers_called_in_inference_mode_first_can_be_trained_then() -> None:
