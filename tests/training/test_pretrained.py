@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from edgewise.apps.options import configure
 from edgewise.models import from_hugging_face
 from edgewise.tasks.core.batch import Batch
 from edgewise.training.seeds import seed
-from models.hub.peers import bert, decoder, gpt2, t5
+from models.hub.peers import bart, bert, decoder, gpt2, t5
 from tasks.miniature import write_multi30k
 
 tokenizers = pytest.importorskip("tokenizers")
@@ -98,9 +99,10 @@ def test_bert_reads_molecules_by_its_own_tokens_and_its_head_is_drawn(tmp_path):
     assert training.load_run(tmp_path / "run").task.tokenizer.mask == made.token_to_id("[MASK]")
 
 
-def test_t5_translates_from_its_own_weights(tmp_path):
+@pytest.mark.parametrize("made", [t5, partial(bart, max_position_embeddings=64)])
+def test_pairs_are_translated_from_a_folders_own_weights(made, tmp_path):
     pytest.importorskip("sacrebleu")
-    peer = t5(decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+    peer = made(decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
     peer.save_pretrained(tmp_path / "hub")
     ends = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     folder = write_multi30k(tmp_path / "data")

@@ -60,6 +60,15 @@ def t5(**options):
     return spread(transformers.T5ForConditionalGeneration(config))
 
 
+def bart(**options):
+    torch.manual_seed(0)
+    sides = {
+        f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("ffn_dim", 24), ("attention_heads", 4))
+    }
+    sizes = {"vocab_size": 50, "d_model": 16, "max_position_embeddings": 16, "encoder_layers": 2, "decoder_layers": 1}
+    return spread(transformers.BartForConditionalGeneration(transformers.BartConfig(**{**sizes, **sides, **options})))
+
+
 # By what they are called in a test: the peer.
 PEERS = {
     "gpt2": gpt2,
@@ -104,6 +113,8 @@ PEERS = {
     "roberta": roberta,
     "vit": vit,
     "swin": swin,
+    "bart": bart,
+    "bart-scaled": lambda: bart(scale_embedding=True, activation_function="relu"),
     "t5": t5,
     "t5-gated": lambda: t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False),
 }
@@ -112,7 +123,7 @@ PEERS = {
 def inputs_of(peer, graph):
     """What a peer reads, and what ours does: a graph and x."""
     tokens = torch.randint(2, 50, (2, 16))
-    if peer.config.model_type == "t5":
+    if peer.config.is_encoder_decoder:
         target = torch.randint(2, 50, (2, 9))
         sides = EncoderDecoderGraph.of([16], [9])
         return {"input_ids": tokens, "decoder_input_ids": target}, (sides, torch.cat([tokens, target], -1))

@@ -14,7 +14,7 @@ from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import BERT, BERTSettings, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.pretrained import Pretrained, from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings
-from models.hub.peers import PEERS, bert, decoder, gpt2, inputs_of, roberta, spread, swin, t5, transformers, vit
+from models.hub.peers import PEERS, bart, bert, decoder, gpt2, inputs_of, roberta, spread, swin, t5, transformers, vit
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -48,7 +48,7 @@ def test_logits_and_every_gradient_are_the_peers(kind, tmp_path):
     parts = {part.ours: part for part in opened.kind.parts(model.settings)}
     for name, parameter in model.named_parameters():  # by the chain rule, through what reads their weights
         parts[name].read([leaves[other] for other in parts[name].theirs], opened.config).backward(parameter.grad)
-    assert {name for name, leaf in leaves.items() if leaf.grad is None} <= {"lm_head.weight"}
+    assert {name for name, leaf in leaves.items() if leaf.grad is None} <= {"lm_head.weight", "final_logits_bias"}
     for name, leaf in leaves.items():
         if leaf.grad is not None:
             wanted, nothing = theirs[name], name.endswith(("key.bias", "k_proj.bias"))  # the softmax cancels it
@@ -335,6 +335,7 @@ def test_a_tied_weight_is_read_under_any_of_its_names(tmp_path):
         (bert, "cls.predictions.decoder.bias", torch.ones(50), "and 'cls.predictions.bias' are one weight here"),
         (roberta, "lm_head.decoder.weight", torch.ones(50, 24), "are one weight here, but differ$"),
         (t5, "decoder.embed_tokens.weight", torch.ones(50, 16), "and 'shared.weight' are one weight here"),
+        (bart, "final_logits_bias", torch.ones(1, 50), "no place for: final_logits_bias"),
         (gpt2, "lm_head.weight", torch.ones(50, 24), "differ: set tie_word_embeddings to false in config.json"),
         (gpt2, "wte.weight", torch.ones(50, 24), "'transformer.wte.weight' and 'wte.weight', which are one weight"),
         (gpt2, "transformer.ln_f.bias", torch.ones(24, dtype=torch.int8), "floating-point numbers, not int8"),

@@ -93,11 +93,11 @@ class Sinusoidal(Layer):
 class Learned(Layer):
     """Learned positions: adds a trained vector per position to the features.
 
-    Equation    x_p + W_p
-    Symbols     weight [length, channels] = W; p = position of the receiver
+    Equation    x_p + W_p, or LN(x_p + W_p)
+    Symbols     weight [length, channels] = W; p = position of the receiver; norm = LN, where there is one
     Shapes      x [*, N, channels] -> [*, N, channels]
     Cost        O(N channels)
-    Reference   Gehring et al., 2017; Radford et al., 2019 (GPT-2)
+    Reference   Gehring et al., 2017; Radford et al., 2019 (GPT-2); with a norm: Lewis et al., 2020 (BART)
 
     Example
         >>> layer = Learned(length=2, channels=1)
@@ -108,10 +108,11 @@ class Learned(Layer):
 
     equivariant: ClassVar[bool] = False
 
-    def __init__(self, length: Count, channels: Count) -> None:
+    def __init__(self, length: Count, channels: Count, norm: bool = False) -> None:
         super().__init__()
         self.channels = channels
         self.weight = nn.Parameter(torch.empty(length, channels))
+        self.norm = nn.LayerNorm(channels) if norm else nn.Identity()
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, graph: Graph, x: Positioned) -> Tensor:
@@ -120,7 +121,7 @@ class Learned(Layer):
         if stop > len(self.weight):
             raise ShapeError(f"position {stop - 1} is outside the {len(self.weight)} positions that were learned")
         # Of a single graph a slice, because it costs less than a gather in both directions.
-        return x + (self.weight[graph.offset : stop] if single else self.weight[positions(graph)])
+        return self.norm(x + (self.weight[graph.offset : stop] if single else self.weight[positions(graph)]))
 
     @staticmethod
     def example() -> Example:

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.configuration import Choice, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal, complete, window
-from edgewise.models.parts import BLOCKS, GATES, PreNorm
+from edgewise.models.parts import BLOCKS, GATES, PostNorm, PreNorm
 from edgewise.models.signature import Features, TokenPairs, Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
@@ -108,7 +108,7 @@ class Architecture:
     The names of the bare model begin with `prefix` inside a model with a head. The tensors are those outside the
     blocks, of all heads that there are, and those of one block of each stack, by the setting that says how many blocks
     it has. `spare` is what names of tensors contain that ours has no use for: old masks, and what only another head
-    reads. `graph` says who attends to whom, and `longer` what their options are
+    reads; what is `zero` there must be. `graph` says who attends to whom, and `longer` what their options are
     for more positions; those of a `plane` are of a square of patches, after the class node's."""
 
     prefix: str
@@ -120,6 +120,7 @@ class Architecture:
     graph: Callable[[Config], Callable[[int], Graph]] = lambda config: complete
     longer: Callable[[Config, int], dict[str, Any]] = lambda config, length: {"max_position_embeddings": length}
     plane: bool = False
+    zero: tuple[str, ...] = ()
 
     def parts(self, settings: Any) -> list[Part]:
         """All tensors of a model with those settings."""
@@ -149,7 +150,8 @@ OPTIONS = {  # what our settings are called in the configuration of an encoder
 
 def refuse_unusual(settings: TransformerSettings) -> None:
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
-    plain = type(block) is PreNorm and Choice.of(settings.positions) == Choice("learned")
+    positions = Choice.of(settings.positions)
+    plain = type(block) is PreNorm and positions.name == "learned" and not positions.options.get("norm")
     shared = attention.options.get("key_value_heads") not in (None, settings.heads)
     if not plain or attention.name != "softmax" or shared:
         theirs = "pre-norm blocks, learned positions and as many keys as queries"
@@ -891,6 +893,91 @@ T5 = Architecture(
 )
 
 
+BART_OPTIONS = {"width": "d_model", "encoder_depth": "encoder_layers", "decoder_depth": "decoder_layers"}
+BART_OPTIONS |= {"heads": "encoder_attention_heads", "hidden": "encoder_ffn_dim", "activation": "activation_function"}
+BART_OPTIONS |= {"dropout": "dropout", "attention_dropout": "attention_dropout"}
+BART_TABLES = {"activation": TABLES["activation"]}
+BART_POSITIONS = Choice("learned", {"norm": True})
+
+
+def _bart(config: Config) -> EncoderDecoder:
+    settings = settings_from({"dropout": 0.1, "attention_dropout": 0.0, **config}, BART_OPTIONS, BART_TABLES)
+    feed_forward = Choice(settings.pop("activation"), {"hidden": settings.pop("hidden")})
+    refuse(config, decoder_attention_heads=settings["heads"], decoder_ffn_dim=feed_forward.options["hidden"])
+    refuse(config, tie_word_embeddings=True)
+    settings |= {"scaled": config.get("scale_embedding", False), "feed_forward": feed_forward}
+    made = EncoderDecoderSettings(**settings, positions=BART_POSITIONS, block="post-norm")
+    tokens = config["vocab_size"]
+    return EncoderDecoder(made, TokenPairs(tokens, tokens, length=config["max_position_embeddings"]))
+
+
+def _bart_config(model: EncoderDecoder) -> dict[str, Any]:
+    settings, signature = model.settings, model.signature
+    block, plain = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.positions) == BART_POSITIONS
+    if block != PostNorm() or not (plain and settings.tied and isinstance(signature, TokenPairs)):
+        theirs = "post-norm blocks, positions learned with norm=true, tied embeddings and no classifier"
+        raise ConfigError(f"BART has {theirs}: this model has others")
+    options = options_from(settings, BART_OPTIONS, BART_TABLES)
+    return {
+        "architectures": ["BartForConditionalGeneration"],
+        "model_type": "bart",
+        **options,
+        "decoder_attention_heads": settings.heads,
+        "decoder_ffn_dim": options["encoder_ffn_dim"],
+        "activation_dropout": 0.0,
+        "scale_embedding": settings.scaled,
+        "max_position_embeddings": signature.length,
+        "vocab_size": signature.inputs,
+        "is_encoder_decoder": True,
+    }
+
+
+def _bart_side(side: str, **attentions: str) -> tuple[Part, ...]:
+    """One block of a side, whose attentions have these names there."""
+    ours, theirs = f"{side}.{{}}", f"model.{side}.layers.{{}}"
+    maps = {f"{ours}.{name}.output": f"{stage}.out_proj" for name, stage in attentions.items()}
+    maps |= {f"{ours}.norm_{n}": f"{stage}_layer_norm" for n, stage in enumerate((*attentions.values(), "final"), 1)}
+    maps |= {f"{ours}.feed_forward.up": "fc1", f"{ours}.feed_forward.down": "fc2"}
+    projections = (
+        stacked(f"{ours}.{name}.projection", [f"{theirs}.{stage}.{letter}_proj" for letter in "qkv"])
+        for name, stage in attentions.items()
+    )
+    return sum((*projections, *(pair(name, f"{theirs}.{there}") for name, there in maps.items())), ())
+
+
+def _bart_positions(side: str) -> tuple[Part, ...]:
+    """Learned positions, after two rows that none has, and their norm."""
+    table = Part(
+        f"{side}_positions.weight",
+        (f"model.{side}.embed_positions.weight",),
+        lambda theirs, config: theirs[0][2:],
+        lambda ours, config: (torch.cat([torch.zeros(2, ours.shape[1]), ours]),),
+    )
+    return table, *pair(f"{side}_positions.norm", f"model.{side}.layernorm_embedding")
+
+
+BART_LAYOUT = Architecture(
+    prefix="model.",
+    whole=(
+        Part(
+            "embed.weight",
+            ("model.shared.weight",),
+            copies=("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"),
+        ),
+        *_bart_positions("encoder"),
+        *_bart_positions("decoder"),
+    ),
+    blocks={
+        "encoder_depth": _bart_side("encoder", attention="self_attn"),
+        "decoder_depth": _bart_side("decoder", attention="self_attn", cross="encoder_attn"),
+    },
+    model=_bart,
+    config=_bart_config,
+    spare=(),
+    zero=("final_logits_bias",),
+)
+
+
 ARCHITECTURES = {
     "gpt2": GPT2,
     **LLAMA_LIKE,
@@ -899,4 +986,5 @@ ARCHITECTURES = {
     "bert": BERT_LAYOUT,
     "roberta": ROBERTA_LAYOUT,
     "t5": T5,
+    "bart": BART_LAYOUT,
 }

@@ -127,7 +127,7 @@ class Pretrained:
                 continue
             wanted = own[part.ours].shape
             make = partial(_read, part, theirs, self.written)
-            if part.ours == POSITIONS and shape != wanted and (self.config != self.written or not exact):
+            if part.ours.endswith(POSITIONS) and shape != wanted and (self.config != self.written or not exact):
                 made[part.ours] = self._resized(make, shape, wanted, extend)
             elif shape == wanted:
                 made[part.ours] = make
@@ -136,7 +136,8 @@ class Pretrained:
                 raise CheckpointError(
                     f"{self.folder}: {' and '.join(part.theirs)} give {part.ours!r} the shape {found}"
                 )
-        left = [name for name in given if not any(spare in name for spare in self.kind.spare)]
+        full = [name for name in self.kind.zero if given.pop(name, torch.zeros(())).any()]
+        left = full + [name for name in given if not any(spare in name for spare in self.kind.spare)]
         if left:
             names = ", ".join(sorted(left)[:5])
             raise CheckpointError(f"{self.folder} holds weights that this model has no place for: {names}")
@@ -249,7 +250,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def _with_prefix(name: str, kind: Architecture) -> str:
-    heads = ("classifier.", "lm_head.", "score.", "cls.")
+    heads = ("classifier.", "lm_head.", "score.", "cls.", *kind.zero)
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")  # old files
     return name if name.startswith((kind.prefix, *heads)) else kind.prefix + name
 
@@ -262,9 +263,9 @@ def from_hugging_face(
     Symbols     length = positions that the model is to have, where other than those of the folder; extend = where the
                 positions beyond those come from: "interpolated" among them, or "repeated"
     Shapes      GPT-2, LLaMA, Mistral, Qwen 2 and 3 and Gemma read tokens on `causal(n)`, BERT and RoBERTa on
-                `complete(n)`; ViT and Swin read patches [*, N, colours · rows · columns] on `complete(N)`; T5 reads
-                sources and targets on an `EncoderDecoderGraph`. One output of a whole text or image is [*, 1, labels].
-                `hugging_face_graph(folder)` knows the folder's own window
+                `complete(n)`; ViT and Swin read patches [*, N, colours · rows · columns] on `complete(N)`; T5 and BART
+                read sources and targets on an `EncoderDecoderGraph`. One output of a whole text or image is
+                [*, 1, labels]. `hugging_face_graph(folder)` knows the folder's own window
     Errors      DataError for a folder without `config.json` and safetensors; ConfigError for another model or one that
                 has an option that ours has not, or more positions without `extend`; CheckpointError for a tensor that
                 is missing, left over, misshapen or of whole numbers, or that contradicts another of the same weight
@@ -338,7 +339,8 @@ def _kind_of(model: Transformer | BERT | EncoderDecoder | Swin) -> str:
     if isinstance(model, BERT):
         return "bert"
     if isinstance(model, EncoderDecoder | Swin):
-        return "t5" if isinstance(model, EncoderDecoder) else "swin"
+        learned = Choice.of(model.settings.positions).name == "learned"
+        return "swin" if isinstance(model, Swin) else "bart" if learned else "t5"
     if not isinstance(model.signature, Tokens):
         return "vit"
     if Choice.of(model.settings.positions).name != "rotary":

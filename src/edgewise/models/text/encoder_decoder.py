@@ -39,6 +39,7 @@ class EncoderDecoderSettings(Settings):
         dropout: Probability for embeddings and what each stage adds.
         attention_dropout: Probability for attention weights.
         tied: Whether the output layer is the token embedding, which source and target share, transposed.
+        scaled: Whether the embedding of a token is multiplied by √width where it is read.
     """
 
     width: Count = 256
@@ -51,6 +52,7 @@ class EncoderDecoderSettings(Settings):
     dropout: Share = 0.1
     attention_dropout: Share = 0.0
     tied: bool = True
+    scaled: bool = True
 
 
 class EncoderDecoder(nn.Module):
@@ -159,7 +161,7 @@ class EncoderDecoder(nn.Module):
         return [cast(layers.MultiHeadAttention, block.attention).cache(graph) for block in self.decoder]
 
     def _embedded(self, graph: Graph, tokens: Tensor, positions: nn.Module | None) -> Tensor:
-        h = self.embed(tokens) * self.settings.width**0.5
+        h = self.embed(tokens) * (self.settings.width**0.5 if self.settings.scaled else 1)
         if positions is not None:
             h = positions(graph, h)
         return dropout(h, self.settings.dropout, self.training)

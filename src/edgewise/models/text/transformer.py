@@ -359,10 +359,15 @@ def _sinusoidal(width: int, length: int | None, /) -> nn.Module:
     return layers.Sinusoidal(width)
 
 
-def _learned(width: int, length: int | None, /) -> nn.Module:
+def _learned(width: int, length: int | None, /, *, norm: bool = False) -> nn.Module:
+    """A vector for each position.
+
+    Args:
+        norm: Whether its sum with the embedding is normalised, as in BART.
+    """
     if length is None:
         raise ConfigError("positions='learned' needs a task whose graphs have a largest length; this one has none")
-    return layers.Learned(length, width)
+    return layers.Learned(length, width, norm)
 
 
 def _rotary(
