@@ -37,7 +37,7 @@ ADDED: dict[str, tuple[dict[str, str], str, list[tuple[str, str]]]] = {
         "src/edgewise/models/__init__.py",
         [
             (
-                "from edgewise.models.graph.gnn import energy_by_depth as energy_by_depth",
+                "from edgewise.models.graph.gnn import GNNSettings as GNNSettings",
                 "from edgewise.models.graph.simplified import Simplified as Simplified\n"
                 "from edgewise.models.graph.simplified import SimplifiedSettings as SimplifiedSettings",
             )

@@ -14,12 +14,14 @@ from math import isnan, nan
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from edgewise import training
 from edgewise.apps import options, recipes
 from edgewise.errors import NonFiniteError
-from edgewise.layers import dirichlet_energy
-from edgewise.models import GNN, GraphTransformer, energy_by_depth
+from edgewise.graphs import Graph
+from edgewise.layers import SparseFeatures, dirichlet_energy
+from edgewise.models import GNN, GraphTransformer
 from edgewise.tasks import NodeClassification, citation
 
 DEPTHS = (2, 4, 8, 16, 32, 64)
@@ -59,8 +61,19 @@ def measure(recipe: str, chosen: dict[str, str], depth: int, steps: str) -> tupl
             return nan, nan
         loaded = training.load_run(result.run)
     assert isinstance(loaded.task, NodeClassification) and isinstance(loaded.model, GNN | GraphTransformer)
-    energies = energy_by_depth(loaded.model, loaded.task.graph(), loaded.task.nodes.x)
-    return result.value, energies[-1]
+    return result.value, last_energy(loaded.model, loaded.task.graph(), loaded.task.nodes.x)
+
+
+def last_energy(model: GNN | GraphTransformer, graph: Graph, x: Tensor | SparseFeatures) -> float:
+    """The relative Dirichlet energy of the last hidden state: what a GNN's output or a transformer's head reads."""
+    states: list[Tensor] = []
+    if isinstance(model, GNN):
+        model.output.register_forward_pre_hook(lambda layer, read: states.append(read[1]))
+    else:
+        model.blocks[-1].register_forward_hook(lambda block, read, h: states.append(h))
+    with torch.no_grad():
+        model.eval()(graph, x)
+    return float(dirichlet_energy(graph, states[-1], relative=True))
 
 
 def energy_of_alike() -> float:

@@ -7,19 +7,16 @@ from torch import nn
 from edgewise import Graph, causal
 from edgewise.errors import ConfigError
 from edgewise.models import (
-    GNN,
     MODELS,
     EncoderDecoder,
     EncoderDecoderSettings,
     Features,
-    GNNSettings,
     PooledTransformer,
     PooledTransformerSettings,
     TokenPairs,
     Tokens,
     Transformer,
     TransformerSettings,
-    energy_by_depth,
     translate,
 )
 from edgewise.models.signature import (
@@ -150,10 +147,6 @@ CALLS = {
     "relevance": (
         lambda: PooledTransformer(PooledTransformerSettings(width=8, norm="batch"), Features(3, 2, whole_graph=True)),
         lambda model: model.relevance(PAIR, X, 1),
-    ),
-    "energies": (
-        lambda: GNN(GNNSettings(depth=3, norm="batch"), Features(3, 2)),
-        lambda model: energy_by_depth(model, PAIR, X),
     ),
 }
 

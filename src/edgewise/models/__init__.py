@@ -22,7 +22,6 @@ from edgewise.models.graph.deep_sets import DeepSets as DeepSets
 from edgewise.models.graph.deep_sets import DeepSetsSettings as DeepSetsSettings
 from edgewise.models.graph.gnn import GNN as GNN
 from edgewise.models.graph.gnn import GNNSettings as GNNSettings
-from edgewise.models.graph.gnn import energy_by_depth as energy_by_depth
 from edgewise.models.graph.graph_layers import GRAPH_LAYERS as GRAPH_LAYERS
 from edgewise.models.graph.higher import PairNetwork as PairNetwork
 from edgewise.models.graph.higher import PairNetworkSettings as PairNetworkSettings

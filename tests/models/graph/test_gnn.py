@@ -8,7 +8,7 @@ from edgewise import ConfigError, Graph, complete
 from edgewise.configuration import Choice, OneOf
 from edgewise.graphs import importance, sample_layers, sample_neighbors
 from edgewise.kernels.gates import Gates, gated
-from edgewise.layers import GAT, EdgeStream, dirichlet_energy, renormalised
+from edgewise.layers import GAT, EdgeStream, renormalised
 from edgewise.models import (
     GNN,
     GRAPH_LAYERS,
@@ -16,7 +16,6 @@ from edgewise.models import (
     GNNSettings,
     GraphTransformer,
     GraphTransformerSettings,
-    energy_by_depth,
 )
 from edgewise.models.graph.graph_layers import WEIGHTED_LAYERS
 from layers.parity import each
@@ -253,28 +252,6 @@ def test_a_stream_of_edges_runs_through_the_layers(edges, whole):
     assert torch.equal(model(*given), expected)
     model.train()(*given).square().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
-
-
-I = torch.arange(20)  # noqa: E741
-RING = Graph.from_edge_index(torch.stack([I.repeat(2), torch.cat([(I + 1) % 20, (I + 7) % 20])]), 20).symmetrise()
-
-
-def test_energy_is_that_of_what_the_next_layer_reads():
-    """Layer by layer, by hand: normalised, activated and with the residual."""
-    model, x = GNN(GNNSettings("gcn", depth=4, connection="residual", norm="layer"), NODES).eval(), torch.randn(20, 6)
-    states = [torch.relu(model.norms[0](model.hidden[0](RING, x)))]
-    for layer, norm in zip(model.hidden[1:], model.norms[1:], strict=True):
-        states.append(states[-1] + torch.relu(norm(layer(RING, states[-1]))))
-    expected = [dirichlet_energy(RING, state, relative=True).item() for state in states]
-    assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))
-
-
-def test_energy_of_a_graph_transformer_is_that_of_its_blocks():
-    model, x = GraphTransformer(GraphTransformerSettings(width=8, depth=2), NODES).eval(), torch.randn(20, 6)
-    loops = RING.add_self_loops()
-    first = model.blocks[0](loops, model.embed(x))
-    expected = [dirichlet_energy(RING, h, relative=True).item() for h in (first, model.blocks[1](loops, first))]
-    assert torch.allclose(torch.tensor(energy_by_depth(model, RING, x)), torch.tensor(expected))
 
 
 def test_a_scaled_sum_depends_on_a_graphs_size_and_has_the_scale_of_a_mean():

@@ -19,7 +19,7 @@ from edgewise.graphs.layout import scratch
 from edgewise.layers.plain.linear import Embedding, unit
 from edgewise.models.graph.graph_layers import EDGE_LAYERS, GRAPH_LAYERS, RELATIONAL, WEIGHTED_LAYERS, Site
 from edgewise.models.parts import Activation, features_of_edges
-from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout, evaluating
+from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
 
 AnyGraph = Graph | Sample | LayerSample | Neighborhood
 
@@ -345,41 +345,3 @@ def _check(settings: GNNSettings, signature: Signature, edges: int) -> None:
     if _streams(settings) and settings.edge_dropout:
         raise ConfigError("edge_dropout cannot leave out edges that layers hand features on")
     check_readout(Choice.of(settings.readout).name, signature)
-
-
-@torch.no_grad()
-def energy_by_depth(model: nn.Module, graph: Graph, x: Tensor | layers.SparseFeatures) -> list[float]:
-    """The relative Dirichlet energy of the nodes after each hidden layer, the first one first: 0 is smoothed away.
-
-    Equation    E(X^(l)) / ‖X^(l)‖² (`dirichlet_energy`), l = 1..L: what the next layer reads, so that normalisation,
-                activation and connection are done
-    Symbols     L = depth - 1 for a GNN on nodes, whose last layer is the output, else depth
-    Cost        one forward pass, in evaluation mode, and O(E width) for each layer
-
-    Example
-        >>> from edgewise.models import Features, GNNSettings
-        >>> pair = Graph.from_edge_index([[0, 1], [1, 0]], num_nodes=2)
-        >>> model = GNN(GNNSettings("gcn", depth=3), Features(3, 7))
-        >>> [round(abs(e), 4) for e in energy_by_depth(model, pair, torch.randn(2, 3))]  # both nodes aggregate the same
-        [0.0, 0.0]
-    """
-    energies: list[float] = []
-
-    def measure(h: Any) -> None:
-        energies.append(float(layers.dirichlet_energy(graph, h, relative=True)))
-
-    if isinstance(model, GNN):  # what a layer gives is normalised and connected before the next one reads it
-        readers = [*model.hidden[1:], model.output] if len(model.hidden) else []
-        handles = [module.register_forward_pre_hook(lambda layer, read: measure(read[1])) for module in readers]
-    else:
-        handles = [
-            block.register_forward_hook(lambda layer, read, h: measure(h))
-            for block in cast(nn.ModuleList, model.blocks)
-        ]
-    try:
-        with evaluating(model):
-            model(graph, x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return energies
