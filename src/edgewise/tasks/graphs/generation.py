@@ -509,13 +509,9 @@ def connected(graph: Graph) -> bool:
     >>> connected(undirected([[0], [1]], 2)), connected(undirected([[0], [1]], 3))
     (True, False)
     """
-    i, j = links_of(graph)
-    smallest = torch.arange(graph.num_receivers)  # of each node, the smallest number that it is linked to so far
-    while True:
-        lower = smallest.scatter_reduce(0, torch.cat([i, j]), torch.cat([smallest[j], smallest[i]]), "amin")
-        if torch.equal(lower, smallest):
-            return bool((lower == 0).all())
-        smallest = lower
+    from scipy.sparse.csgraph import connected_components
+
+    return bool(connected_components(graph.to_scipy(), directed=False)[0] == 1)
 
 
 SURE = 10.0  # the logit of two nodes at one place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
@@ -173,28 +173,28 @@ def lifts() -> Family:
 
 def cfi_2() -> Family:
     """Cai-Fürer-Immerman pairs over bases of treewidth 2: 1-WL cannot tell them apart, 2-WL can."""
-    fan = [(i, i + 1) for i in range(3)] + [(4, i) for i in range(4)]
+    import networkx as nx
+
     cactus = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 2), (4, 5), (5, 6), (6, 4)]
-    bipartite = list(product(range(2), range(2, 5)))
-    bases = [_given(fan), _given(cactus), _given(bipartite), circulant(5, [1]), *map(_ladder, (2, 3, 4, 5, 6))]
-    return _twisted("CFI, treewidth 2", bases)
+    fan = [*nx.path_graph(4).edges, *((4, i) for i in range(4))]
+    bases = [fan, cactus, nx.complete_bipartite_graph(2, 3).edges, nx.cycle_graph(5).edges]
+    return _twisted("CFI, treewidth 2", [*bases, *(nx.ladder_graph(rungs).edges for rungs in (2, 3, 4, 5, 6))])
 
 
 def cfi_3() -> Family:
     """Cai-Fürer-Immerman pairs over bases of treewidth 3, K4 and K33 among them: 2-WL cannot tell them apart."""
-    wheel = [(i, (i + 1) % 4) for i in range(4)] + [(4, i) for i in range(4)]
-    prism = [(i, (i + 1) % 3) for i in range(3)] + [(i + 3, (i + 1) % 3 + 3) for i in range(3)]
-    prism += [(i, i + 3) for i in range(3)]
-    bases = [_given(list(combinations(range(4), 2))), _given(wheel), _given(prism)]
-    return _twisted("CFI, treewidth 3", [*bases, _given(list(product(range(3), range(3, 6))))])
+    import networkx as nx
+
+    bases = nx.complete_graph(4), nx.wheel_graph(5), nx.circular_ladder_graph(3), nx.complete_bipartite_graph(3, 3)
+    return _twisted("CFI, treewidth 3", [base.edges for base in bases])
 
 
 def cfi_4() -> Family:
     """Cai-Fürer-Immerman pairs over bases of treewidth 4: a Möbius ladder of 8 nodes, K5 and Petersen's graph."""
-    mobius = [(i, (i + 1) % 8) for i in range(8)] + [(i, i + 4) for i in range(4)]
-    petersen = [(i, (i + 1) % 5) for i in range(5)] + [(i, i + 5) for i in range(5)]
-    petersen += [(i + 5, (i + 2) % 5 + 5) for i in range(5)]
-    return _twisted("CFI, treewidth 4", [_given(mobius), _given(list(combinations(range(5), 2))), _given(petersen)])
+    import networkx as nx
+
+    bases = nx.circulant_graph(8, [1, 4]), nx.complete_graph(5), nx.petersen_graph()
+    return _twisted("CFI, treewidth 4", [base.edges for base in bases])
 
 
 FAMILIES: dict[str, Callable[[], Family]] = {
@@ -244,8 +244,8 @@ def read_pairs(path: Path) -> Family:
     return Family(path.name, tuple(graphs), compared=tuple((number, number + 1) for number in numbers))
 
 
-def _twisted(name: str, bases: list[Graph]) -> Family:
-    graphs = tuple(cai_furer_immerman(base, twisted) for base in bases for twisted in (False, True))
+def _twisted(name: str, bases: Sequence[Iterable[Sequence[int]]]) -> Family:
+    graphs = tuple(cai_furer_immerman(_given([*base]), twisted) for base in bases for twisted in (False, True))
     return Family(name, graphs, compared=tuple((2 * number, 2 * number + 1) for number in range(len(bases))))
 
 
@@ -262,17 +262,9 @@ def _distinct(drawn: Iterator[Graph], order: int) -> tuple[Graph, ...]:
 
 
 def _tree(generator: torch.Generator) -> Graph:
-    nodes = 12
-    sequence = torch.randint(nodes, (nodes - 2,), generator=generator).tolist()
-    degree = [1 + sequence.count(node) for node in range(nodes)]
-    edges: list[tuple[int, ...]] = []
-    for node in sequence:
-        leaf = degree.index(1)
-        edges.append((leaf, node))
-        degree[leaf] -= 1
-        degree[node] -= 1
-    edges.append(tuple(node for node in range(nodes) if degree[node] == 1))
-    return _given(edges)
+    from networkx import from_prufer_sequence
+
+    return _given([*from_prufer_sequence(torch.randint(12, (10,), generator=generator).tolist()).edges])
 
 
 def _random(nodes: int, edges: int, generator: torch.Generator) -> Graph:
@@ -287,11 +279,6 @@ def _cubic(nodes: int, generator: torch.Generator) -> Graph:
         graph = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), nodes)
         if not graph.has_duplicates and not graph.has_self_loops:
             return graph
-
-
-def _ladder(rungs: int) -> Graph:
-    sides = [(2 * i + side, 2 * i + 2 + side) for i in range(rungs - 1) for side in range(2)]
-    return _given(sides + [(2 * i, 2 * i + 1) for i in range(rungs)])
 
 
 def _given(edges: Sequence[Sequence[int]], nodes: int | None = None) -> Graph:

@@ -133,7 +133,7 @@ def _links(graph: Graph, count: int, missing: Tensor, generator: torch.Generator
         if not bool(around.all()):
             raise checks.damaged(graph)
         pairs = torch.stack([receivers, ends])
-        return pairs[:, ~_among(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
+        return pairs[:, ~torch.isin(edges, missing) & (pairs[0] != pairs[1])].sort(0).values
 
     few = f"nearly all of {graph.num_edges:,} edges are self-loops or held out: too few links to train on"
     return _until(count, draw, few)
@@ -165,14 +165,8 @@ def _are_linked(graph: Graph, pairs: Tensor, missing: Tensor) -> Tensor:
     linked = torch.zeros(pairs.shape[1], dtype=torch.bool)
     for receivers, senders in (pairs, pairs.flip(0)):
         first, stop = edges_between(graph, receivers, senders)
-        linked |= (first < stop) & ~_among(first, missing)  # parallel edges are missing together
+        linked |= (first < stop) & ~torch.isin(first, missing)  # parallel edges are missing together
     return linked
-
-
-def _among(edges: Tensor, missing: Tensor) -> Tensor:
-    if len(missing) == 0:
-        return torch.zeros_like(edges, dtype=torch.bool)
-    return missing[torch.searchsorted(missing, edges).clamp(max=len(missing) - 1)] == edges
 
 
 def hold_out(graph: Graph, held: int, each: int, generator: torch.Generator) -> tuple[LinkCut, Tensor]:

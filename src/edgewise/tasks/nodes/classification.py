@@ -227,15 +227,10 @@ def neighbourhood(graph: Graph, centre: int, most: int) -> Tensor:
         >>> neighbourhood(path, 3, 3).tolist()
         [3, 2, 1]
     """
-    offsets, senders = graph.offsets.tolist(), graph.senders
-    near = {centre: None}
-    for node in (queue := [centre]):
-        fresh = [j for j in senders[offsets[node] : offsets[node + 1]].tolist() if j not in near]
-        near.update(dict.fromkeys(fresh))
-        queue += dict.fromkeys(fresh)
-        if len(near) >= most:
-            break
-    return torch.tensor(list(near)[:most])
+    from scipy.sparse.csgraph import breadth_first_order
+
+    near = breadth_first_order(graph.to_scipy(), centre, return_predecessors=False)[:most]
+    return torch.from_numpy(near.astype("int64"))
 
 
 Rows = Tensor | SparseFeatures
