@@ -298,23 +298,13 @@ def _twice(given: Examples, same: Sequence[object] | None) -> list[str]:
 def with_validation(splits: Splits, fold: int, same: Sequence[object]) -> Splits:
     """Parts that are named but for validation: a fifth of what trains, at random, examples that are the `same` in one
     part. Any others stay as they are."""
-    if not splits or len(splits["valid"]):
+    if not splits or len(splits["valid"]) or not len(splits["train"]):
         return splits
-    groups = _groups(splits["train"], same)
-    order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(fold))
-    fifth = len(order) // 5
-    return splits | {"train": _rows_of(groups, order[fifth:]), "valid": _rows_of(groups, order[:fifth])}
-
-
-def _groups(rows: Tensor, same: Sequence[object]) -> list[list[int]]:
-    groups: dict[object, list[int]] = {}
-    for row in rows.tolist():
-        groups.setdefault(same[row], []).append(row)
-    return list(groups.values())
-
-
-def _rows_of(groups: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
-    return torch.tensor(sorted(row for group in chosen.tolist() for row in groups[group]), dtype=torch.int64)
+    rows = splits["train"]
+    units = joined([same[row] for row in rows.tolist()])
+    order = torch.randperm(int(units.max()) + 1, generator=torch.Generator().manual_seed(fold))
+    held = torch.isin(units, order[: len(order) // 5])
+    return splits | {"train": rows[~held], "valid": rows[held]}
 
 
 def _scales(targets: Sequence[Target], given: Examples, train: Tensor) -> tuple[tuple[float, float], ...]:

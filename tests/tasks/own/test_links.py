@@ -60,7 +60,7 @@ def test_a_recipe_of_links_trains_on_it(tmp_path, capsys) -> None:
     one = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert one["node"] == "p3" and all(link["node"].startswith("p") for link in one["links"])
     assert main(["predict", str(run), "p3,nobody"]) == 2
-    assert "one or two of its nodes 'p0', 'p1', 'p2'" in capsys.readouterr().err
+    assert "no node 'nobody' in links of mine: its nodes are called 'p0', 'p1', 'p2'" in capsys.readouterr().err
 
 
 def test_what_no_model_of_links_reads_is_named(tmp_path) -> None:

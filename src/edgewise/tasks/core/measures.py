@@ -15,10 +15,7 @@ MEASURES = (
 BINS = 10  # of the calibration: of equal width, from 0 to 1
 WORST = 10  # the largest errors that are listed
 DRAWS, FEWEST = 1000, 40  # of the bootstrap, at most and at least
-CELLS, AT_ONCE = (
-    1 << 25,
-    1 << 18,
-)  # examples x classes x draws: all of them, and at once, while a core's cache holds them
+CELLS, AT_ONCE = 1 << 25, 1 << 21  # examples x classes x draws: all of them, and in memory at once
 MOST = 1 << 27  # numbers of a split's answers that are kept
 Array = np.ndarray[Any, Any]
 Row = dict[str, float | None]
@@ -243,12 +240,11 @@ def table_of(classes: Sequence[str], p: Array, y: Array, threshold: float = 0.5)
     Equation    precision_c = n_cc / Σ_a n_ac, recall_c = n_cc / Σ_b n_cb, F1 their harmonic mean, n_ab the examples of
                 class a that were taken for b
     """
-    from sklearn.metrics import precision_recall_fscore_support
-
-    said, labels = predicted(p, threshold), range(len(classes))
-    *parts, of = precision_recall_fscore_support(y, said, labels=labels, zero_division=np.nan)
-    known = ([None if np.isnan(value) else float(value) for value in part] for part in parts)
-    rows = zip(of.tolist(), *known, strict=True)
+    said = predicted(p, threshold)
+    of, taken, hits = (np.bincount(some, minlength=len(classes)) for some in (y, said, y[said == y]))
+    parts = [[float(n) / m if m else None for n, m in zip(*pair, strict=True)]
+             for pair in ((hits, taken), (hits, of), (2 * hits, of + taken))]  # fmt: skip
+    rows = zip(of.tolist(), *parts, strict=True)
     return {
         name: dict(zip(("count", "precision", "recall", "f1"), row, strict=True))
         for name, row in zip(classes, rows, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -37,7 +38,7 @@ from edgewise.files import folder_name
 from edgewise.graphs import Graph, cut_links
 from edgewise.graphs.derived import cached
 from edgewise.graphs.make.links import hold_out, links_of, sample_non_links
-from edgewise.tasks.core.abilities import Alone, Rows
+from edgewise.tasks.core.abilities import Alone, Predicts, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.drawing import Section
 from edgewise.tasks.core.subject import Subject, in_columns
@@ -70,14 +71,63 @@ class GappedSample(Gapped, SampledBatch):
     """Some of them, with some of their neighbours."""
 
 
-class OwnNodes(SeveralTargets, SampledNodes):
-    """The nodes of one's own graph, known by their own names, with one target or several, classes and values, some of
-    which may be unknown; a run keeps their parts and what was fitted to them."""
+class InOwnGraph(Predicts):
+    """A task on one's own graph, whose nodes are known by their own names, and to which a request may add one."""
 
     kept = record.FILES
     private = kept
-    whole, sampled = GappedNodes, GappedSample
+    form = '{"node": {COLUMN: CELL, ...}, "edges": [["new", NODE], ...]}'
     given: OneGraph
+    asked: Asked
+    fitted: Fitted
+
+    def shown(self, node: int) -> int | str:
+        return node if self.given.names is None else self.given.names[node]
+
+    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
+        task, name = self.holding(request)
+        return super(InOwnGraph, task).predict(model, pattern, name, device)
+
+    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
+        task, name = self.holding(request)
+        features, edges = in_columns(self.fitted.columns), in_columns(self.fitted.edges, "edge")
+        made = super(InOwnGraph, task).subject(model, pattern, name)
+        return replace(made, names=task.given.names or (), features=features, edge_features=edges)
+
+    def holding(self, request: str) -> tuple[Self, str]:
+        """The task whose graph holds the nodes that a request asks for, and their names: of a new one, a row, the graph
+        with that node."""
+        row = object_in(request)
+        if row is None:
+            return self, request
+        if isinstance(row.get("node"), dict | list):
+            return self.grown(row)
+        column = next((name for name in (self.given.found.get("node", "node"), "node") if name in row), None)
+        if column is None:
+            raise DataError(f'a row names a node as {{"node": NAME}}, or has a new one as {self.form}')
+        return self, str(row[column])
+
+    @abstractmethod
+    def grown(self, row: Mapping[str, Any]) -> tuple[Self, str]:
+        """The task with one node more, of which a row tells, and what that is called."""
+
+    def _parse(self, request: str) -> list[int]:
+        """Nodes by name, or where they have none by row."""
+        rows, text = self.given.number_of, request.strip()
+        if self.given.names is None or text == "all":
+            return super()._parse(request)  # type: ignore[misc]
+        names = [text] if text in rows else [name.strip() for name in text.split(",")]
+        if lacking := [name for name in names if name not in rows]:
+            first = ", ".join(map(repr, self.given.names[:3]))
+            raise DataError(f"no node {lacking[0][:80]!r} in {self.name}: its nodes are called {first}, ...")
+        return [rows[name] for name in names]
+
+
+class OwnNodes(InOwnGraph, SeveralTargets, SampledNodes):
+    """The nodes of one's own graph, known by their own names, with one target or several, classes and values, some of
+    which may be unknown; a run keeps their parts and what was fitted to them."""
+
+    whole, sampled = GappedNodes, GappedSample
 
     def __init__(self, own: Settled, undirected: bool, asked: Asked, fanouts: tuple[int, ...] = ()) -> None:
         assert isinstance(own.given, OneGraph)
@@ -102,7 +152,7 @@ class OwnNodes(SeveralTargets, SampledNodes):
         self.summary = (self.describe(), *map(str, fitted.targets), *self.given.notes)
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> Fitted:  # type: ignore[override]  # which changes with what is owned
         """What was fitted to the data that trained."""
         return self.own.fitted
 
@@ -124,9 +174,6 @@ class OwnNodes(SeveralTargets, SampledNodes):
         }
         classes = {"classes": list(self.classes)} if self.classes else {}
         return classes | {"targets": made["targets"], "rows": rows}
-
-    def shown(self, node: int) -> int | str:
-        return node if self.given.names is None else self.given.names[node]
 
     @cached
     def until(self, split: Split, pattern: Pattern) -> tuple[Graph, Tensor | None]:
@@ -174,13 +221,6 @@ class OwnNodes(SeveralTargets, SampledNodes):
         own = Settled(given.described(given.edges), self.fitted, none, left)
         return OwnNodes(own, self.undirected, self.asked)
 
-    form = '{"node": {COLUMN: CELL, ...}, "edges": [["new", NODE], ...]}'
-
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """Class probabilities, or values, of nodes by their names, of "all", or of a new one with its edges."""
-        task, name = self.holding(request)
-        return super(OwnNodes, task).predict(model, pattern, name, device)
-
     def predictions(
         self, model: nn.Module, pattern: Pattern, requests: Sequence[str], device: Device
     ) -> list[dict[str, Any]]:
@@ -192,20 +232,10 @@ class OwnNodes(SeveralTargets, SampledNodes):
             for task, name in made
         ]
 
-    def holding(self, request: str) -> tuple[OwnNodes, str]:
-        """The task whose graph holds the node that a request asks for, and its name: of a new one, a row, the graph
-        with that node."""
-        row = object_in(request)
-        if row is None or not isinstance(row.get("node"), dict | list):
-            return self, str(name_in(self.given, row)) if row else request
+    def grown(self, row: Mapping[str, Any]) -> tuple[OwnNodes, str]:
         given, name = with_node(self.given, row, self.fitted, self.asked, self.form)
         none: Splits = {split: torch.empty(0, dtype=torch.int64) for split in SPLITS}
         return OwnNodes(Settled(given, self.fitted, none), self.undirected, self.asked), name
-
-    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        """What the model says of one node, in a graph whose nodes have their names."""
-        task, name = self.holding(request)
-        return in_graph(super(OwnNodes, task).subject(model, pattern, name), task.given, self.fitted)
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
@@ -236,16 +266,6 @@ class OwnNodes(SeveralTargets, SampledNodes):
             return fifths(first.double(), f"the predicted {target.name}")
         what = f"the colour is the predicted {target.name}, a cross marks a wrong prediction"
         return first, (first != known) & ~known.isnan(), target.classes, what
-
-    def _parse(self, request: str) -> list[int]:
-        """Nodes by name, or where they have none by row."""
-        if self.given.names is None or request.strip() == "all":
-            return super()._parse(request)
-        found = named_nodes(self.given, request)
-        if None in found:
-            first = ", ".join(map(repr, self.given.names[:3]))
-            raise DataError(f"no node {request.strip()[:80]!r} in {self.name}: its nodes are called {first}, ...")
-        return found
 
 
 @on_own("node")
@@ -367,27 +387,6 @@ def weighed(given: OneGraph, fitted: Fitted) -> OneGraph:
     return replace(given, notes=(*given.notes, f"edges count by {fitted.weight}{scale}"))
 
 
-def in_graph(subject: Subject, given: OneGraph, fitted: Fitted) -> Subject:
-    """What is explained in a graph of one's own, by the names of its nodes and columns."""
-    features, edges = in_columns(fitted.columns), in_columns(fitted.edges, "edge")
-    return replace(subject, names=given.names or (), features=features, edge_features=edges)
-
-
-def name_in(given: OneGraph, row: Mapping[str, Any]) -> Any:
-    """The node of the graph that a row names: in its column of names, or in one called node."""
-    column = next((name for name in (given.found.get("node", "node"), "node") if name in row), None)
-    if column is None:
-        raise DataError(f'a row names a node as {{"node": NAME}}, or has a new one as {OwnNodes.form}')
-    return row[column]
-
-
-def named_nodes(given: OneGraph, request: str) -> list[Any]:
-    """The nodes that a request names, or several with commas between them; None for a name that no node has."""
-    rows = given.number_of
-    names = [request.strip()] if request.strip() in rows else [name.strip() for name in request.split(",")]
-    return [rows.get(name) for name in names]
-
-
 def of_links(given: OneGraph, links: Tensor, weight: str) -> OneGraph:
     """The data with links [2, M] as edges, each with the mean weight of its edges, whichever way they lead."""
     pairs, wanted = np.sort(given.edges, 0), np.sort(links.numpy(), 0)
@@ -402,14 +401,8 @@ def of_links(given: OneGraph, links: Tensor, weight: str) -> OneGraph:
     return replace(given, edges=links.numpy(), e=e)
 
 
-class OwnLinks(LinkPrediction):
+class OwnLinks(InOwnGraph, LinkPrediction):
     """The links of one's own graph, whose nodes are known by their own names; a run keeps its cut and its scales."""
-
-    kept = record.FILES
-    private = kept
-    given: OneGraph
-    fitted: Fitted
-    asked: Asked
 
     def keep(self, run: Path) -> None:
         write_cut(run, self.given, self.cut, self.fitted)
@@ -433,23 +426,7 @@ class OwnLinks(LinkPrediction):
         }
         return {"rows": rows}
 
-    def shown(self, node: int) -> int | str:
-        return node if self.given.names is None else self.given.names[node]
-
-    form = OwnNodes.form
-
-    def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
-        """How likely two nodes are linked, as in "anna,ben"; of one, or of a new one with its edges, its ten likeliest
-        new links."""
-        task, name = self.holding(request)
-        return super(OwnLinks, task).predict(model, pattern, name, device)
-
-    def holding(self, request: str) -> tuple[Self, str]:
-        """The task whose graph holds the nodes that a request asks for, and their names: of a new one, a row, the
-        graph with that node."""
-        row = object_in(request)
-        if row is None or not isinstance(row.get("node"), dict | list):
-            return self, str(name_in(self.given, row)) if row else request
+    def grown(self, row: Mapping[str, Any]) -> tuple[Self, str]:
         seen = replace(self.given, edges=self.cut.train.numpy())  # those that are held out are in no degree
         given, name = with_node(seen, row, self.fitted, self.asked, self.form)
         task, (x, e) = copy(self), inputs_of(given, self.fitted)
@@ -491,18 +468,10 @@ class OwnLinks(LinkPrediction):
         made.splits = {**self.splits, "test": links}
         return made
 
-    def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
-        task, name = self.holding(request)
-        return in_graph(super(OwnLinks, task).subject(model, pattern, name), task.given, self.fitted)
-
     def _parse(self, request: str) -> list[int]:
         """One or two nodes by name, or where they have none by row."""
-        if self.given.names is None:
-            return super()._parse(request)
-        found = named_nodes(self.given, request)
-        if len(found) > 2 or None in found:
-            first = ", ".join(map(repr, self.given.names[:3]))
-            raise DataError(f"no nodes {request[:80]!r} in {self.name}: give one or two of its nodes {first}, ...")
+        if len(found := super()._parse(request)) > 2:
+            raise DataError(f"no nodes {request[:80]!r} in {self.name}: give one or two of its nodes")
         return found
 
 
