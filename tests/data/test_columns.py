@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from edgewise.data.columns import (
-    ENDS,
-    Column,
-    ends_called,
-    features,
-    fit,
-    from_plain,
-    read_columns,
-    to_plain,
-)
+from edgewise.data.columns import Column, ends_called, features, fit, from_plain, read_columns, to_plain
 from edgewise.data.table import SHOWN, read_table
+from edgewise.data.words import ENDS
 from edgewise.deployment.answering import encoded
 from edgewise.errors import DataError
 

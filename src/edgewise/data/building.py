@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.columns import ENDS, NODES, ends_called
-from edgewise.data.table import UNKNOWN, Called, Problems, Table, is_table, names_in, pieces
+from edgewise.data.columns import NODES, ends_called
+from edgewise.data.table import Called, Problems, Table, is_table, names_in, pieces
+from edgewise.data.words import ENDS, UNKNOWN
 from edgewise.errors import DataError, GraphError, nearest
 from edgewise.files import check_header, flush, path_of, reading
 from edgewise.graphs.checks import dense_tensor, index_tensor, shown, whole_number

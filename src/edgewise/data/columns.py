@@ -12,33 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.table import CODE, LARGEST, MISSING, SHOWN, UNKNOWN, Called, Table, numbers_of, wrong
-from edgewise.data.words import TOKEN, tfidf
+from edgewise.data.table import CODE, LARGEST, SHOWN, Called, Table, numbers_of, wrong
+from edgewise.data.words import BOOLEAN, ENDS, EUROPEAN, ISO, MISSING, SLASHED, TOKEN, TRUTHS, UNKNOWN, day_of, tfidf
 from edgewise.errors import DataError
 
-TRUTHS = (("true", "false"), ("t", "f"), ("yes", "no"), ("y", "n"), ("on", "off"), ("ja", "nein"), ("oui", "non"))
-BOOLEAN = {word: value for pair in TRUTHS for word, value in zip(pair, (1.0, 0.0), strict=True)}
 LISTED = 100  # columns that have a line of their own
 MAX_LEVELS = 100  # of a category, each of which is a feature
 MAX_WORDS = 300  # of texts, likewise: the commonest
 WORDS = 3  # that a text has at least: shorter ones are names
-ISO = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})([T ].*)?", re.ASCII)
-EUROPEAN = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})", re.ASCII)
-SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
-DAY = 86400.0  # seconds
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NODES = ("node", "id", "node_id", "nodeid")  # the columns that name the nodes
-ENDS = (  # what the ends of an edge are called, the sender first
-    ("sender", "receiver"),
-    ("source", "target"),
-    ("from", "to"),
-    ("src", "dst"),
-    ("source_id", "target_id"),
-    ("from_id", "to_id"),
-    ("u", "v"),
-    ("node1", "node2"),
-)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["number", "boolean", "date", "category", "text"]
@@ -226,25 +210,7 @@ def dates_of(texts: Sequence[str], where: str) -> list[float]:
     if slashed and day_first == any(int(match[2]) > 12 for match in slashed):
         shown = slashed[0][0]
         raise DataError(f"{where} is {shown!r}: is the day first, or the month? Write dates as 2024-12-31")
-    return [_day(text, day_first) for text in texts]
-
-
-def _day(text: str, day_first: bool) -> float:
-    try:
-        if match := ISO.fullmatch(text):
-            when = datetime.fromisoformat(
-                f"{match[1]}-{match[2]:0>2}-{match[3]:0>2}{match[4] or ''}".replace(" UTC", "+00:00")
-            )
-        elif match := EUROPEAN.fullmatch(text):
-            when = datetime(int(match[3]), int(match[2]), int(match[1]))
-        elif match := SLASHED.fullmatch(text):
-            month, day = (2, 1) if day_first else (1, 2)
-            when = datetime(int(match[3]), int(match[month]), int(match[day]))
-        else:
-            return float("nan")
-    except ValueError:
-        return float("nan")
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / DAY
+    return [day_of(text, day_first) for text in texts]
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgewise.data.columns import (
-    ENDS,
-    EPOCH,
-    NODES,
-    Array,
-    Column,
-    Kind,
-    Labels,
-    ends_called,
-    in_lines,
-    read_columns,
-)
+from edgewise.data.columns import EPOCH, NODES, Array, Column, Kind, Labels, ends_called, in_lines, read_columns
 from edgewise.data.splits import Splits, named
 from edgewise.data.table import (
     ENDINGS,
@@ -39,6 +28,7 @@ from edgewise.data.table import (
     stacked,
     unread,
 )
+from edgewise.data.words import ENDS
 from edgewise.errors import DataError, counted
 from edgewise.files import spelt
 from edgewise.graphs import Graph

@@ -17,7 +17,8 @@ from edgewise.configuration import build, plain
 from edgewise.data.columns import Column, Encoding, Target, Wanted, from_plain, scale_of, target_of, to_plain
 from edgewise.data.examples import Asked, Examples, Kinds, OneGraph, Parallel, in_words
 from edgewise.data.splits import SPLITS, How, Split, Splits, divided, joined, sizes
-from edgewise.data.table import LARGEST, SHOWN, UNKNOWN, lines_of, numbers_of
+from edgewise.data.table import LARGEST, SHOWN, lines_of, numbers_of
+from edgewise.data.words import UNKNOWN
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import folder_name, read_bytes, read_json, reading, spelt, whole, write_file
 from edgewise.graphs import Graph

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from edgewise.data.columns import ENDS, Column, read_columns
+from edgewise.data.columns import Column, read_columns
 from edgewise.data.examples import DEGREE, Asked, Edges, Kinds, OneGraph, columns_of, ends_of, lacks
 from edgewise.data.record import Fitted
 from edgewise.data.table import Problems, read_table
+from edgewise.data.words import ENDS
 from edgewise.errors import DataError, a_kind
 
 NEW = "new"  # what a new node is called that has no name

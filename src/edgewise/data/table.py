@@ -19,13 +19,12 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from edgewise.data.parquet import names_of_parquet, pieces_of_parquet, read_parquet
+from edgewise.data.words import MISSING
 from edgewise.errors import DataError
 from edgewise.files import read_bytes, reading
 
 LARGEST = float(np.finfo(np.float32).max)
 LONGEST = 1000  # characters of a number
-UNKNOWN = frozenset(("", "na", "n/a", "nan", "null", "?"))  # labels, whatever their case, of what has none
-MISSING = UNKNOWN | {"none", "-"}  # other cells; a class may be called none
 GROUPS = {  # thousands, which commas or points part, and the decimal point or comma after them
     False: re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII),
     True: re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII),

@@ -8,14 +8,13 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from edgewise.data.words import tfidf
+from edgewise.data.words import BOOLEAN, ENDS, MISSING, SLASHED, day_of, tfidf
 from edgewise.graphs.make.periodic import images_within, unwrapped
 from edgewise.tasks.graphs.atoms import atom_features, bond_features
 from edgewise.tasks.images.pixels import pixels_of
@@ -26,10 +25,6 @@ Array = Any
 Call = Callable[[dict[str, Array]], dict[str, Array]]
 
 AT_ONCE = 64  # examples of a call
-MISSING = ("", "na", "n/a", "nan", "null", "?", "none", "-")
-TRUE = ("true", "t", "yes", "y", "on", "ja", "oui", "1", "1.0")
-FALSE = ("false", "f", "no", "n", "off", "nein", "non", "0", "0.0")
-ENDS = "sender receiver, source target, from to, src dst, source_id target_id, from_id to_id, u v, node1 node2"
 
 
 def text_of(cell: Any) -> str:
@@ -76,15 +71,10 @@ def check(wrong: Sequence[str]) -> None:
 
 def number_of(text: str, kind: str) -> float:
     """A number, a truth value, or the days from 1970 to a date such as 2024-12-31 or 31.12.2024."""
-    if kind == "boolean" and text.lower() in (*TRUE, *FALSE):
-        return float(text.lower() in TRUE)
-    if kind == "date":
-        date, _, rest = text.partition(" " if "T" not in text else "T")
-        parts = [part.zfill(2) for part in date.replace("/", "-").split("-" if "." not in date else ".")]
-        parts = parts[::-1] if "." in date else parts
-        when = datetime.fromisoformat("-".join(parts) + (f"T{rest}" if rest else "").replace(" UTC", "+00:00"))
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() / 86400
-    return float(text) if kind == "number" else math.nan
+    if kind == "date":  # of 3/4/2024 nothing says which is the day
+        return math.nan if SLASHED.fullmatch(text) else day_of(text, False)
+    value = BOOLEAN[text.lower()] if kind == "boolean" and text.lower() in BOOLEAN else float(text)
+    return value if kind == "number" or value in (0, 1) else math.nan
 
 
 def encoded(rows: Sequence[Row], columns: Any) -> Array:
@@ -194,12 +184,14 @@ def ends_in(row: Row, found: Row) -> list[str]:
     lower = {name.lower(): name for name in row}
     pairs: list[list[Any]] = [
         [found.get("sender"), found.get("receiver")],
-        *(pair.split() for pair in ENDS.split(", ")),
+        *map(list, ENDS),
     ]
     for pair in pairs:
         if all(end and end.lower() in lower for end in pair):
             return [lower[end.lower()] for end in pair]
-    raise ValueError(f"an edge has {', '.join(row)}: expected {' and '.join(filter(None, pairs[0])) or ENDS}")
+    raise ValueError(
+        f"an edge has {', '.join(row)}: expected {' and '.join(filter(None, pairs[0])) or 'sender and receiver'}"
+    )
 
 
 def graph_arrays(graph: Row, rows: Row) -> dict[str, Array]:

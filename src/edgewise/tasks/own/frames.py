@@ -22,7 +22,8 @@ from edgewise.data.options import on_own
 from edgewise.data.record import Fitted, Settled
 from edgewise.data.rows import Row
 from edgewise.data.splits import SPLITS, How, Split, Splits
-from edgewise.data.table import UNKNOWN, Called, Problems, is_table, object_in, read_table
+from edgewise.data.table import Called, Problems, is_table, object_in, read_table
+from edgewise.data.words import UNKNOWN
 from edgewise.errors import ConfigError, DataError, counted
 from edgewise.files import reading
 from edgewise.graphs import Graph

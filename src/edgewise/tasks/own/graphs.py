@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from edgewise.data import record
 from edgewise.data.columns import (
-    ENDS,
     Array,
     Column,
     Encoding,
@@ -67,6 +66,7 @@ from edgewise.data.table import (
     stacked,
     unread,
 )
+from edgewise.data.words import ENDS
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import check_folder, folder_name, spelt
 from edgewise.graphs import k_nearest
