@@ -5,11 +5,11 @@ from edgewise import Graph, ShapeError, complete
 from edgewise.errors import ExplanationError
 from edgewise.layers import min_cut_pool
 from edgewise.models import Features, MinCutSettings, Penalised, PooledTransformer, PooledTransformerSettings, Tokens
+from edgewise.models.graph import pooled_transformer
 
 PATH = Graph.from_edge_index([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]], num_nodes=4)
 BATCH = Graph.batch([PATH, complete(3)])
 SIGNATURE = Features(5, 2, whole_graph=True)
-MIDDLES = [step + 0.5 for step in range(16)]
 
 
 def model(penalty=1.0, **options):
@@ -66,19 +66,34 @@ def test_linked_clusters_attend_along_a_pool():
     assert all(torch.allclose(a, b, atol=1e-9) and b.abs().max() > 0 for a, b in zip(ours, theirs, strict=True))
 
 
-def test_relevance_adds_up_gradients_from_nothing_to_the_features():
-    """Against finite differences: how the output moves where a node's features grow, on the way from 0 to all."""
-    one, x = model(blocks=1).eval(), torch.randn(7, 5, dtype=torch.float64)
+@pytest.mark.parametrize("linked", [False, True])
+def test_relevance_is_the_fall_of_the_log_odds_without_a_node_and_its_neighbours(linked):
+    one = PooledTransformer(
+        PooledTransformerSettings(width=8, pooling=MinCutSettings(3, linked=linked)), SIGNATURE
+    ).double()
+    x = torch.randn(7, 5, dtype=torch.float64)
     found = one.relevance(BATCH, x, output=1)
+
+    def log_odds(x, graph):
+        return one.eval()(BATCH, x)[graph].softmax(-1)[1].logit()
+
     for node in range(7):
-        step = torch.zeros(7, 1, dtype=torch.float64)
-        step[node] = 1e-6
-        ends = [[one(BATCH, x * (k / 16 + sign * step))[int(node >= 4), 1] for sign in (1, -1)] for k in MIDDLES]
-        slopes = [(up - down).item() / 2e-6 for up, down in ends]
-        assert found[node].item() == pytest.approx(sum(slopes) / 16, abs=1e-7)
-    assert not one.training
+        without = x.clone()
+        without[[j for j in range(7) if j == node or BATCH.dense_mask()[j, node]]] = 0
+        member = int(node >= 4)
+        assert found[node].item() == pytest.approx((log_odds(x, member) - log_odds(without, member)).item(), abs=1e-9)
     with torch.inference_mode():
-        assert torch.equal(one.relevance(BATCH, x * 1, output=1), found)
+        assert torch.equal(one.train().relevance(BATCH, x * 1, output=1), found) and one.training
+
+
+def test_of_a_large_graph_patches_of_nearby_nodes_are_taken_away(monkeypatch):
+    """Two centres on a path of ten nodes, and a part that neither reaches."""
+    monkeypatch.setattr(pooled_transformer, "PATCHES", 2)
+    ends = torch.tensor([[*range(5), *range(6, 9)], [*range(1, 6), *range(7, 10)]])
+    path = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), 10)
+    found = model(blocks=1).relevance(path, torch.randn(10, 5, dtype=torch.float64), 0)
+    assert len(found[:3].unique()) == 1 and len(found[3:6].unique()) == 1 and len(found.unique()) == 3
+    assert len(found[6:].unique()) == 1
 
 
 def test_relevance_that_cannot_be_is_refused():

@@ -68,9 +68,9 @@ class SlideClassification(GraphClassification):
 
     Equation    slide → tiles → X = (extractor(tile) - mean) / σ → 8-neighbour graph → GNN → min-cut → attention → class
     Symbols     mean, σ = mean and deviation over the training tiles
-    Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, where regions
-                are known and the model is an `Attribution`: the share of slides of the last class whose tile of
-                the most relevance has its centre in the region
+    Scores      auc, the area under the ROC curve, each class against the others, their mean; pointing, of the test
+                split, where regions are known and the model is an `Attribution`: the share of slides of the last class
+                whose tile of the most relevance has its centre in the region
     Errors      a split without one of the classes is a `DataError`
     Cost        features: one pass over the slides; a slide's graph is a few hundred bytes for each tile
     Reference   Zheng et al., "A graph-transformer for whole slide image classification", 2022; Baggag & Saad, §5.6
@@ -118,12 +118,12 @@ class SlideClassification(GraphClassification):
 
     @torch.no_grad()
     def judge(self, model: nn.Module, split: Split, pattern: Pattern, device: Device) -> dict[str, float]:
-        """The area under the ROC curve of a split, and how often the heat map points into the region."""
+        """The area under the ROC curve of a split, and of the test split how often the heat points into the region."""
         batches = [batch.to(device) for batch in self.batches(split, 16, pattern)]
         chances = torch.cat([batch.read(model(batch.graph, batch.x)).double().softmax(-1) for batch in batches]).cpu()
         targets = torch.cat([batch.target for batch in batches]).cpu()
         judged = {"auc": auc(chances, targets)}
-        if self.slides.region is not None and isinstance(model, Attribution):
+        if split == "test" and self.slides.region is not None and isinstance(model, Attribution):
             judged["pointing"] = self._pointing(model, split, pattern, device)
         return judged
 
