@@ -52,12 +52,11 @@ def read_tudataset(folder: Path, name: str) -> TUFolder:
         raise DataError(f"{folder / f'{name}_graph_indicator.txt'}: the graphs' numbers must rise 1, 1, ..., 2, 2, ...")
     outside = (edges < 0) | (edges >= nodes)
     if outside.any():
-        line = _line(folder / f"{name}_A.txt", int(outside.any(0).argmax()))
-        raise DataError(f"{folder / f'{name}_A.txt'}: line {line} names a node outside 1 to {nodes}")
+        edge = 1 + int(outside.any(0).argmax())
+        raise DataError(f"{folder / f'{name}_A.txt'}: edge {edge} names a node outside 1 to {nodes}")
     crossing = owner[edges[0]] != owner[edges[1]]
     if crossing.any():
-        line = _line(folder / f"{name}_A.txt", int(crossing.argmax()))
-        raise DataError(f"{folder / f'{name}_A.txt'}: line {line} joins nodes of two graphs")
+        raise DataError(f"{folder / f'{name}_A.txt'}: edge {1 + int(crossing.argmax())} joins nodes of two graphs")
 
     def of(what: str, dtype: type, rows: int) -> Array | None:
         path = folder / f"{name}_{what}.txt"
@@ -97,20 +96,8 @@ def _table(path: Path, dtype: type, columns: int | None = None, rows: int | None
         right, what = (table == np.round(table)) & (np.abs(table) < 1 << 53), "a whole number below 2⁵³"
     if not right.all():
         row, column = np.argwhere(~right)[0]
-        number, cells = _lines(content)[row]
-        raise DataError(f"{path}: line {number} is not {what}: {cells[column][:40]!r}")
+        raise DataError(f"{path}: row {row + 1} is not {what}: {table[row, column]:g}")
     return table.astype(dtype, copy=False)
-
-
-def _lines(content: bytes) -> list[tuple[int, list[str]]]:
-    """The cells of each line that has some, and the line's number from 1."""
-    lines = enumerate(content.decode(errors="replace").splitlines(), start=1)
-    return [(number, [cell.strip() for cell in line.split(",")]) for number, line in lines if line.strip()]
-
-
-def _line(path: Path, row: int) -> int:
-    """The number of the line from 1 that holds a row of the table."""
-    return _lines(read_bytes(path, MAX_BYTES))[row][0]
 
 
 def tudataset(

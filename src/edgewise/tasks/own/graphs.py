@@ -74,12 +74,12 @@ from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts, Rows
 from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject, in_columns
-from edgewise.tasks.core.task import EXAMPLE, Parts, Pattern, given, lay
+from edgewise.tasks.core.task import EXAMPLE, Device, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, known_terms, targets_of
 
 DEGREES = 8  # that are counted, the last with all above
-ROWS = 512  # examples that a model reads at once for a table of predictions
+ROWS = 256  # examples that a model reads at once for a table of predictions
 T = TypeVar("T")
 Made = TypeVar("Made")
 
@@ -169,7 +169,28 @@ class Own(Predicts):
         return names[text] if text in names else int(self.example(text, unit))
 
 
-class OwnExamples(Own, SeveralTargets, GraphClassification):
+class OwnAnswers(Own, SeveralTargets):
+    """A task on one's own examples that answers with a class or a value of each, or several."""
+
+    def preprocessing(self) -> dict[str, Any]:
+        made = super().preprocessing()  # type: ignore[misc]  # of a classification
+        return made | {"targets": self.own.fitted.to_plain()["targets"], "rows": self.how.to_plain(self.own)}
+
+    @torch.no_grad()
+    def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
+        """Each example's name and input, with what the model says of it."""
+        for numbers in torch.arange(len(self.own.given)).split(ROWS):
+            batch = self.batch(numbers, pattern).to(device)  # type: ignore[attr-defined]  # of numbered examples
+            outputs = batch.read(model.eval()(*batch.inputs)).cpu()
+            for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
+                yield self.known(number) | made
+
+    def known(self, number: int) -> dict[str, Any]:
+        """How an example is called, and what of its input a table of predictions has."""
+        return {self.unit[:-1]: self.name_of(number)}
+
+
+class OwnExamples(OwnAnswers, GraphClassification):
     """Graphs, molecules, texts or clouds of one's own, with one target or several, some of which may be unknown.
 
     Errors      DataError for an example that is not there
@@ -194,19 +215,6 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
         self.changes, self.few = own.changes, own.few
         self.summary = (self.describe(), *map(str, fitted.targets), *own.given.notes)
 
-    def preprocessing(self) -> dict[str, Any]:
-        made = super().preprocessing() | {"targets": self.own.fitted.to_plain()["targets"]}
-        return made | {"rows": self.how.to_plain(self.own)}
-
-    @torch.no_grad()
-    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
-        """Each example's name and input, with what the model says of it."""
-        for numbers in torch.arange(len(self.graphs.members)).split(ROWS):
-            batch = self.batch(numbers, pattern).to(device)
-            outputs = batch.read(model.eval()(*batch.inputs)).cpu()
-            for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
-                yield self.known(number) | made
-
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """How many nodes and edges a graph has, nodes of each degree, and sums and means of its features."""
         graphs = self.graphs
@@ -219,10 +227,6 @@ class OwnExamples(Own, SeveralTargets, GraphClassification):
             known += [sums, sums / counts.clamp(min=1)[:, None]]
         known += [] if graphs.u is None else [graphs.u.double()]
         yield Rows("sums and counts", torch.cat(known, 1)[numbers].numpy())
-
-    def known(self, number: int) -> dict[str, Any]:
-        """How an example is called, and what of its input a table of predictions has."""
-        return {self.unit[:-1]: self.name_of(number)}
 
     def member(self, request: str, pattern: Pattern) -> Member:
         """An example by its name, or as "test:7"; or else what `read` makes of it."""

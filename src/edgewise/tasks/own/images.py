@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from edgewise.data import record
@@ -23,29 +23,26 @@ from edgewise.data.table import Problems
 from edgewise.errors import ConfigError, DataError
 from edgewise.files import folder_name, spelt
 from edgewise.tasks.core.abilities import Rows
-from edgewise.tasks.core.batch import Batch
-from edgewise.tasks.core.task import EXAMPLE, Pattern
+from edgewise.tasks.core.task import EXAMPLE
 from edgewise.tasks.images.classification import (
     ENDINGS,
     Colour,
     ImageClassification,
     Images,
     Pixels,
-    cut,
     read_picture,
 )
-from edgewise.tasks.own.graphs import Files, Own
-from edgewise.tasks.own.several import Several, SeveralTargets
+from edgewise.tasks.own.graphs import ROWS, Files, OwnAnswers
+from edgewise.tasks.own.several import Several
 
 PARTS: dict[str, Split] = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 MAX_IMAGES = 1 << 20
 MAX_VALUES = 1 << 32  # bytes of all pixels together
-ROWS = 256  # images that a model reads at once for a table of predictions
 SIZES = 5  # that a message lists
 THUMBNAIL, LEVELS = 12, 8  # pixels of a side, and values that are told apart, for a simple method
 
 
-class OwnImages(Own, SeveralTargets, ImageClassification):
+class OwnImages(OwnAnswers, ImageClassification):
     """Images of one's own; a prediction is for one of the data by its name, or for any picture."""
 
     how: ImageFiles
@@ -55,10 +52,6 @@ class OwnImages(Own, SeveralTargets, ImageClassification):
         self.own, self.how, self.changes, self.few = own, how, own.changes, own.few
         self.several = Several.of(own.fitted)
         self.summary = (self.describe(), *map(str, own.fitted.targets), *own.given.notes)
-
-    def preprocessing(self) -> dict[str, Any]:
-        targets = self.own.fitted.to_plain()["targets"]
-        return super().preprocessing() | {"targets": targets, "rows": self.how.to_plain(self.own)}
 
     def rows(self, numbers: Tensor) -> Iterator[Rows]:
         """A thumbnail of each image, and how often each of its values is."""
@@ -86,16 +79,6 @@ class OwnImages(Own, SeveralTargets, ImageClassification):
     def elsewhere(self, place: Path, labelled: bool = False) -> OwnImages:
         height, width = self.images.pixels.shape[1:3]
         return replace(self.how, shape=(height, width)).elsewhere(place, self.own.fitted, labelled)
-
-    @torch.no_grad()
-    def table(self, model: nn.Module, pattern: Pattern, device: torch.device | str) -> Iterator[dict[str, Any]]:
-        """Each image's name, its class and the probabilities of all."""
-        for numbers in torch.arange(len(self.own.given)).split(ROWS):
-            x = self._normalise(cut(self.images.pixels[numbers], *self.patch))
-            batch = Batch(self.graph(pattern), x, torch.zeros(len(numbers), dtype=torch.int64)).to(device)
-            outputs = batch.read(model.eval()(*batch.inputs)).cpu()
-            for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
-                yield {"image": self.name_of(number)} | made
 
     def _named(self, output: Tensor, label: str | None) -> dict[str, Any]:
         known = torch.tensor([torch.nan if label is None else self.classes.index(label)])
