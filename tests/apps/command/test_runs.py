@@ -71,7 +71,7 @@ def test_resume_after_a_crash_ends_with_the_same_weights(capsys) -> None:
 
 
 def test_an_interruption_of_the_report_says_how_to_go_on(monkeypatch, capsys) -> None:
-    def interrupted(run: Path, accept: bool, folder: str | None) -> list[str]:
+    def interrupted(*_: object) -> list[str]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -84,7 +84,7 @@ def test_an_interruption_of_the_report_says_how_to_go_on(monkeypatch, capsys) ->
 
 
 def test_a_report_that_fails_is_told_and_does_not_fail_the_run(monkeypatch, capsys) -> None:
-    def faulty(run: Path, accept: bool, folder: str | None) -> list[str]:
+    def faulty(*_: object) -> list[str]:
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr(report, "report", faulty)
