@@ -93,7 +93,7 @@ def build(target: Callable[..., T], options: object, where: str) -> T:
 
 def typed(settings: Any, where: str) -> None:
     """Bring each field of a frozen dataclass to its annotated type, or say which one cannot be."""
-    for name, value in _complete(options_of(type(settings)), vars(settings), where).items():
+    for name, value in _complete(options_of(settings.__class__), vars(settings), where).items():
         object.__setattr__(settings, name, value)
 
 

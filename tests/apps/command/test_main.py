@@ -34,7 +34,7 @@ import sys
 import edgewise
 from edgewise import *
 from edgewise.apps.command.main import main
-heavy = ("torch._dynamo", "torch._inductor", "sympy", "networkx", "scipy.optimize", "scipy.sparse.csgraph", "scipy.io",
+heavy = ("torch._dynamo", "torch._inductor", "sympy", "networkx", "scipy.optimize", "scipy.sparse", "scipy.io",
          "sklearn", "polars", "triton", "tokenizers", "fastapi", "jinja2", "matplotlib", "PIL")
 for words in (["list", "layers"], ["plan", "causal", "n=64"], ["train", "karate", "--train.steps", "2"],
               ["evaluate", "runs/karate-0"], ["predict", "runs/karate-0", "3"]):

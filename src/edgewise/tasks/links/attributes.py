@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
+import scipy
 from torch import Tensor
 
 from edgewise.data import record
@@ -68,12 +68,12 @@ class Attributes:
     def matrix(self, names: Names) -> Any:
         """The features of all nodes, one kind after the other, [N, C], each kind in its own columns."""
         blocks = [
-            sparse.csr_array(features(self.tables[what].of(own), self.encodings[what]))
+            scipy.sparse.csr_array(features(self.tables[what].of(own), self.encodings[what]))
             if what in self.tables
-            else sparse.csr_array((len(own), 0))
+            else scipy.sparse.csr_array((len(own), 0))
             for what, own in names.items()
         ]
-        return sparse.block_diag(blocks, format="csr")
+        return scipy.sparse.block_diag(blocks, format="csr")
 
     def asked(self, what: str, row: Row) -> bool:
         """Whether a row has all that is known of a node of a kind."""
@@ -82,12 +82,12 @@ class Attributes:
     def row(self, what: str, row: Row) -> Any:
         """The features of a new node [1, C], in the columns of its kind."""
         blocks = [
-            sparse.csr_array(features(cells_of(row, {one.name: one.kind for one in each}, what), each))
+            scipy.sparse.csr_array(features(cells_of(row, {one.name: one.kind for one in each}, what), each))
             if kind == what
-            else sparse.csr_array((1, width(each)))
+            else scipy.sparse.csr_array((1, width(each)))
             for kind, each in self.encodings.items()
         ]
-        return sparse.hstack(blocks, format="csr")
+        return scipy.sparse.hstack(blocks, format="csr")
 
 
 def read_attributes(
@@ -123,10 +123,10 @@ def one_hot(trained: Tensor, known: Any = None) -> Any:
     Edge cases  where nodes have features, the embedding of one that trained nothing is made of these alone
     """
     if known is None:
-        return sparse.eye_array(len(trained), format="csr")
-    numbers = sparse.diags_array(trained.double().numpy(), format="csr")
+        return scipy.sparse.eye_array(len(trained), format="csr")
+    numbers = scipy.sparse.diags_array(trained.double().numpy(), format="csr")
     numbers.eliminate_zeros()
-    return sparse.hstack([numbers, known], format="csr")
+    return scipy.sparse.hstack([numbers, known], format="csr")
 
 
 def _of(what: str, fitted: Fitted) -> tuple[Encoding, ...]:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import scipy
 import torch
-from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -316,7 +316,7 @@ class KnowledgeGraph(Predicts):
         batch = next(self.batches("valid", 1, pattern))
         if new is not None:
             graph, nodes = self._read(pattern)[0], self.count + self.kinds
-            x = vstack([self.matrix, hstack([csr_array((1, nodes)), new])])
+            x = scipy.sparse.vstack([self.matrix, scipy.sparse.hstack([scipy.sparse.csr_array((1, nodes)), new])])
             more = Graph.from_edge_index(graph.edge_index(), nodes + 1)
             assert batch.e is not None
             batch = replace(batch, graph=more, x=SparseFeatures.from_scipy(x), e=more.sort_edges(batch.e))

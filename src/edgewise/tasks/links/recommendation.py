@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse import csr_array, hstack, vstack
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -241,7 +241,7 @@ class Recommendation(Predicts):
         """The most popular items; and items that are chosen by the same users as a user's own, by their cosine."""
         yield "the most popular items", self.popularity
         user, item = self.splits["train"].numpy().T
-        chosen = csr_array((np.ones(len(user)), (user, item)), shape=(self.users, self.items))
+        chosen = scipy.sparse.csr_array((np.ones(len(user)), (user, item)), shape=(self.users, self.items))
         often = 1 / np.sqrt(np.maximum(np.asarray(chosen.sum(0)).ravel(), 1))
         alike = chosen.multiply(often).tocsr()
 
@@ -319,10 +319,10 @@ class Recommendation(Predicts):
         known, new = torch.tensor([numbers[item] for item in given], dtype=torch.int64), self.users + self.items
         ends = torch.stack([torch.full_like(known, new), known + self.users])
         whole = Graph.from_edge_index(torch.cat([graph.edge_index(), ends, ends.flip(0)], 1), new + 1)
-        own = csr_array((1, self.matrix.shape[1]))
+        own = scipy.sparse.csr_array((1, self.matrix.shape[1]))
         if described and self.attributes is not None:
-            own = hstack([csr_array((1, new)), self.attributes.row("users", row)])
-        return (whole, SparseFeatures.from_scipy(vstack([self.matrix, own]))), new, known, name
+            own = scipy.sparse.hstack([scipy.sparse.csr_array((1, new)), self.attributes.row("users", row)])
+        return (whole, SparseFeatures.from_scipy(scipy.sparse.vstack([self.matrix, own]))), new, known, name
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         """How much a user would like the first item of the list: the score z_uᵀ z_i."""

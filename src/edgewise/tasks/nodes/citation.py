@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse import csr_matrix, diags, vstack
 
 from edgewise.data.splits import SPLITS, Splits
 from edgewise.errors import ConfigError, DataError
@@ -101,7 +101,7 @@ def citation(
     words = data.features
     if normalise:
         totals = np.asarray(words.sum(1)).ravel()
-        words = diags(np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)) @ words
+        words = scipy.sparse.diags(np.divide(1, totals, out=np.zeros_like(totals), where=totals > 0)) @ words
     graph = Graph.from_edge_index(torch.from_numpy(data.edges), len(data.labels))
     classes = CLASSES.get(dataset, tuple(f"class {c}" for c in range(data.classes)))
     splits: Splits = {split: torch.from_numpy(getattr(data, split)) for split in SPLITS}
@@ -127,7 +127,7 @@ class Planetoid:
     Citations [2, E] are in both directions, each once, without self-loops. The papers of x train, the 500 after them
     validate, and those of test.index test, in the file's order."""
 
-    features: csr_matrix
+    features: "scipy.sparse.csr_matrix"  # in quotes: scipy.sparse loads on first use
     labels: Ints
     classes: int
     edges: Ints
@@ -166,17 +166,17 @@ def read_planetoid(folder: Path, name: str) -> Planetoid:
     if count != test.max() + 1:
         raise DataError(f"{files['graph']}: names papers up to {count - 1}, expected {test.max()} as in test.index")
 
-    described = csr_matrix(vstack([allx, tx]))
+    described = scipy.sparse.csr_matrix(scipy.sparse.vstack([allx, tx]))
     row = np.full(count, described.shape[0])
     row[:papers], row[test] = np.arange(papers), papers + np.arange(len(test))
-    nothing = csr_matrix((1, allx.shape[1]), dtype=allx.dtype)
+    nothing = scipy.sparse.csr_matrix((1, allx.shape[1]), dtype=allx.dtype)
     hot = np.concatenate([ally, ty, np.zeros((1, ally.shape[1]), ally.dtype)])[row]
     labels = np.where(hot.any(1), hot.argmax(1), -1)
     valid = np.arange(train, train + VALID)
     for ending, papers_read in (("y", np.arange(train)), ("ally", valid), ("ty", test)):
         if (labels[papers_read] < 0).any():
             raise DataError(f"{files[ending]}: a paper of the public split has no class")
-    features = csr_matrix(vstack([described, nothing]))[row]
+    features = scipy.sparse.csr_matrix(scipy.sparse.vstack([described, nothing]))[row]
     return Planetoid(features, labels, ally.shape[1], _undirected(pairs, count), np.arange(train), valid, test)
 
 
@@ -244,15 +244,15 @@ def read_pickle(content: bytes, name: str) -> Any:
         value = reader.load()
         if isinstance(value, reader.matrix):
             parts = [value.state[part].array() for part in ("data", "indices", "indptr")]
-            matrix: csr_matrix = csr_matrix(tuple(parts), value.state["_shape"])
+            matrix: scipy.sparse.csr_matrix = scipy.sparse.csr_matrix(tuple(parts), value.state["_shape"])
             matrix.check_format()
             return matrix
         return value.array() if isinstance(value, reader.made) else value
 
 
-def _features(path: Path) -> csr_matrix:
+def _features(path: Path) -> "scipy.sparse.csr_matrix":
     matrix = read_pickle(read_bytes(path, MAX_BYTES), str(path))
-    if not isinstance(matrix, csr_matrix):
+    if not isinstance(matrix, scipy.sparse.csr_matrix):
         raise DataError(f"{path}: a sparse matrix was expected, not {type(matrix).__name__}")
     if not np.isfinite(matrix.data).all() or (matrix.data < 0).any():
         raise DataError(f"{path}: a word count is negative or no finite number")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from edgewise.data.graph import read_arrays
@@ -120,7 +120,7 @@ def webkb(
     graph = Graph.from_edge_index(edges, len(labels)).remove_self_loops()
     graph = (graph.symmetrise() if undirected else graph).coalesce()
     totals = np.maximum(words.sum(1, keepdims=True), 1)
-    x = SparseFeatures.from_scipy(csr_matrix((words / totals).astype(np.float32)))
+    x = SparseFeatures.from_scipy(scipy.sparse.csr_matrix((words / totals).astype(np.float32)))
     classes = tuple(f"class {c}" for c in range(CLASSES))
     return NodeClassification(dataset, Nodes(graph, x, labels, classes, _cut(cut, len(labels))))
 
