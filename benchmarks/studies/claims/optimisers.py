@@ -179,7 +179,7 @@ def draw(found: dict[str, dict[str, Row]], path: Path) -> None:
             y = y[: int((y > -3).sum()) + 1]
             curves.append(Curve(name, range(len(y)), y.tolist(), number))
         panels.append(Panel(f"log₁₀ of what is left{kind}", curves, "passes"))
-    svg = render.drawn(Drawing("optimisers", Curves(panels)), "docs")
+    svg = render.drawn(Drawing("optimisers", Curves(panels)))
     write_file(path, figures.standalone(svg).encode())
 
 

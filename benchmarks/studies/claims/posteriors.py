@@ -182,7 +182,7 @@ def draw(found: dict[Sampler, float], path: Path) -> None:
         own = {one.factor: nats for one, nats in found.items() if one.kind == kind}
         lines.append(Curve(kind, torch.tensor(list(own)).log2().tolist(), list(own.values()), number))
     panel = Panel("divergence from the posterior, nats", lines, "log₂ of the multiple of the best rate")
-    svg = render.drawn(Drawing("posteriors", Curves([panel], mark=0.0)), "docs")
+    svg = render.drawn(Drawing("posteriors", Curves([panel], mark=0.0)))
     write_file(path, figures.standalone(svg).encode())
 
 

@@ -73,8 +73,8 @@ def train(
         if len(results) == len(repeated):
             raise
         advice = stop.args if isinstance(stop, KeyboardInterrupt) else ()  # on the run that is begun, where one is
-        trained = f"{len(results)} of {len(repeated)} runs are trained"
-        raise type(stop)(*advice, *([trained] if len(repeated) > 1 else [])) from stop
+        known = [f"{len(results)} of {len(repeated)} runs are trained"] if len(repeated) > 1 else []
+        raise type(stop)(*advice, *known) from stop
     made = summary(config, results)
     if folds and "folds" in config.task.options and task.has_test and first_rank():
         made["pooled"] = [over_folds(results[first : first + folds]) for first in range(0, len(results), folds)]
