@@ -77,8 +77,8 @@ def convert(module: M) -> M:
     Edge cases  a layer keeps its class's name, its options, its parameters (the very same) and their names, so that
                 optimizers, checkpoints and calls `layer(x, edge_index, edge_attr)` go on. Options are read at every
                 call. A call that a twin does not know (a SparseTensor) runs as before, as do an explainer's, and all
-                calls under torch.compile, torch.func, torch.export and torch.jit.trace; so do, of CGConv, GENConv,
-                ResGatedGraphConv and SuperGATConv, small graphs.
+                calls under torch.compile, torch.func, torch.export and torch.jit.trace; so do, of NNConv, CGConv,
+                GENConv, ResGatedGraphConv and SuperGATConv, small graphs.
                 torch.jit.script compiles the layers' own code, and gives a model those back: convert it after that. A
                 receiver that a mask leaves without senders gives 0, and not NaN as PyTorch. An edge_index or a mask
                 that is written where PyTorch does not count it, by `.data` or a numpy array of the same memory, stays

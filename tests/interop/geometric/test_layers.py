@@ -20,6 +20,7 @@ from edgewise.interop import conversion, convert
 from edgewise.interop.converting import TWINS
 from edgewise.interop.geometric import attention, sums
 from edgewise.interop.geometric import edges as edges_of
+from edgewise.kernels.gates import Gates, gated
 from interop.geometric.parity import check, graphs, outputs
 from pretend import CARD, Card
 
@@ -184,7 +185,7 @@ CASES = [(name, number) for name, cases in LAYERS.items() for number in range(le
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs take the way of large ones."""
-    monkeypatch.setattr(edges_of, "SMALL", 0)
+    monkeypatch.setattr(edges_of, "SMALL", dict.fromkeys(edges_of.SMALL, 0))
 
 
 def made(name: str, number: int = 0, graph: str = RICH) -> tuple[Any, tuple[Any, ...]]:
@@ -268,8 +269,10 @@ def test_labels_are_propagated(ours: mock.Mock) -> None:
 def test_calls_that_run_the_own_code_of_a_layer_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     edges, x = torch.tensor([[0, 1], [1, 0]]), torch.randn(2, 4)
     net = convert(nn.ModuleList([pyg.SAGEConv(4, 3), pyg.SAGEConv(4, 3), pyg.GATConv(4, 3), pyg.CGConv(4)]))
-    monkeypatch.setattr(edges_of, "SMALL", 3)
+    monkeypatch.setitem(edges_of.SMALL, "CGConv", 3)
     net[3](x, edges)
+    with gated(Gates(lambda call: torch.zeros(call.graph.num_edges))):  # an explanation reads small graphs, too
+        assert torch.equal(net[3](x, edges), x)
     net[0](x, torch.sparse_coo_tensor(edges, torch.ones(2), (2, 2)).to_sparse_csr())
     net[1](x, edges)
     net[2].flow = "target_to_source"

@@ -20,7 +20,8 @@ from edgewise.kernels.messages import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
-SMALL = 8_000  # edges, from which every `large` twin is the faster, new at each step; one core of an AMD EPYC, Zen 3
+# Edges from which on a twin is the faster where they are new at each step; one core of an AMD EPYC (Zen 3).
+SMALL = {"NNConv": 300, "CGConv": 4_000, "SuperGATConv": 4_000, "GENConv": 8_000, "ResGatedGraphConv": 8_000}
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
 WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
@@ -122,13 +123,13 @@ def ends(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor,
 
 
 def large(ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for graphs of SMALL edges and more: of fewer, sorting those costs more than is gained. An explanation
-    reads all of them."""
+    """The same for graphs that are not SMALL: sorting those costs more than is gained. An explanation reads all."""
 
     @wraps(ours)
     def propagate(layer: Any, edge_index: Any, *args: Any, **named: Any) -> Any:
-        few = isinstance(edge_index, Tensor) and edge_index.size(-1) < SMALL and gates() is None
-        return f"fewer than {SMALL} edges" if few else ours(layer, edge_index, *args, **named)
+        least = SMALL[type(layer).__name__]
+        few = isinstance(edge_index, Tensor) and edge_index.size(-1) < least and gates() is None
+        return f"fewer than {least} edges" if few else ours(layer, edge_index, *args, **named)
 
     return propagate
 

@@ -226,15 +226,14 @@ def gated(layer: Any, edge_index: Any, size: Any = None, *, k: Any, q: Any, v: A
 def edge_conditioned(layer: Any, edge_index: Any, size: Any = None, *, x: Any, edge_attr: Any) -> Any:
     """propagate of NNConv: ⊕_j x_j W(e_ij), with W(e_ij) = Σ_k h_k(e_ij) W_k: Σ_k (⊕_j h_k(e_ij) x_j) W_k."""
     read = _read(layer, edge_index, size, x, edge_attr)
-    *first, last = layer.nn if type(layer.nn) is nn.Sequential and len(layer.nn) else (layer.nn,)
-    if read is None or edge_attr is None or not is_linear(last) or has_hooks(layer.nn):
+    parts: list[Any] = list(layer.nn) if type(layer.nn) is nn.Sequential else [layer.nn]
+    if read is None or edge_attr is None or not parts or not is_linear(parts[-1]) or has_hooks(layer.nn):
         return NotImplemented
-    graph, x_j, _ = read
-    h = edge_attr
-    for part in first:
+    (graph, x_j, _), h, last = read, edge_attr, parts.pop()
+    if torch.is_autocast_enabled(h.device.type) or len(last.weight) != x_j.size(1) * layer.out_channels:
+        return NotImplemented
+    for part in parts:
         h = part(h)
-    if h.dim() != 2 or h.dtype != x_j.dtype or last.weight.size(0) != x_j.size(1) * layer.out_channels:
-        return NotImplemented
     W = last.weight if last.bias is None else torch.cat([last.weight, last.bias.unsqueeze(1)], 1)
     h = h if last.bias is None else functional.pad(h, (0, 1), value=1.0)
     hx = aggregate(graph, x_j.unsqueeze(1).expand(-1, h.size(1), -1), graph.sort_edges(h), REDUCTIONS[layer.aggr])
@@ -338,7 +337,7 @@ TWINS = {
     "GENConv": Twin(None, _refusal_of_gen, large(gen)),
     "CGConv": Twin(None, _refusal, large(cg)),
     "ResGatedGraphConv": Twin(None, _refusal, large(gated)),
-    "NNConv": Twin(None, _refusal_of_sums, edge_conditioned),
+    "NNConv": Twin(None, _refusal_of_sums, large(edge_conditioned)),
     "PNAConv": Twin(None, _refusal_of_pna, pna),
     **{name: Twin(rgcn, _refusal_of_sums) for name in ("RGCNConv", "FastRGCNConv")},
 }

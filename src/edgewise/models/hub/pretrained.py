@@ -338,9 +338,10 @@ def to_hugging_face(
 def _kind_of(model: Transformer | BERT | EncoderDecoder | Swin) -> str:
     if isinstance(model, BERT):
         return "bert"
-    if isinstance(model, EncoderDecoder | Swin):
-        learned = Choice.of(model.settings.positions).name == "learned"
-        return "swin" if isinstance(model, Swin) else "bart" if learned else "t5"
+    if isinstance(model, Swin):
+        return "swin"
+    if isinstance(model, EncoderDecoder):
+        return "bart" if Choice.of(model.settings.positions).name == "learned" else "t5"
     if not isinstance(model.signature, Tokens):
         return "vit"
     if Choice.of(model.settings.positions).name != "rotary":
