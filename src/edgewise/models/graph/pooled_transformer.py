@@ -165,7 +165,7 @@ class PooledTransformer(nn.Module):
             y = self(graph, x)
             return y[..., output] - (y[..., others].logsumexp(-1) if others else 0)
 
-        patch, falls = _patches(graph), []
+        patch, falls = _patches(graph), list[Tensor]()
         with evaluating(self):
             whole = value(x)
             for some in patch.unique().split(max(1, TOGETHER // max(1, len(x)))):
