@@ -24,9 +24,9 @@ from edgewise.tasks import Task
 from edgewise.tasks.core.abilities import Draws, Generates, OneGraphForAll
 from edgewise.tasks.core.drawing import Colour, Content, Curve, Curves, Drawing, Panel, Section, TextTable
 from edgewise.tasks.core.measures import in_rows
-from edgewise.tasks.own.several import SeveralTargets
 from edgewise.training import LoadedRun, Moved, RunConfig, finished, load_run, read_metrics
 from edgewise.training.calibration import told
+from edgewise.training.ensemble import joinable
 from edgewise.training.simple import Simple, beside
 
 Records = list[dict[str, Any]]
@@ -40,7 +40,7 @@ def report(run: Path, accept: bool = False, folder: Moved | None = None, task: T
     Errors      CheckpointError: what `load_run` refuses
     """
     with torch.random.fork_rng(devices=[]):  # the random numbers of a training that goes on stay as they are
-        shared = None if isinstance(task, SeveralTargets) else task  # those are calibrated as they are loaded
+        shared = None if task is None or joinable(task) else task  # those are calibrated as they are loaded
         loaded = load_run(run, device="cpu", accept=accept, folder=folder, shared=shared)
         page = RunPage(run, loaded, read_metrics(run), folder)
         page.compare()

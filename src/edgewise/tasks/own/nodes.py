@@ -86,7 +86,7 @@ class InOwnGraph(Predicts):
 
     def predict(self, model: nn.Module, pattern: Pattern, request: str, device: Device) -> dict[str, Any]:
         task, name = self.holding(request)
-        return super(InOwnGraph, task).predict(model, pattern, name, device)
+        return super(InOwnGraph, task).predict(model, pattern, name, device)  # type: ignore[safe-super]
 
     def subject(self, model: nn.Module, pattern: Pattern, request: str) -> Subject:
         task, name = self.holding(request)
@@ -555,9 +555,9 @@ def link_folder(
         notes += apart(given.edges, len(given), True, "mean")
         given = of_links(given, made.train, weight)
     if fitted is None:
-        scaled, names = scale == "standard" and given.scaled, dict(given.found) | ({"weight": weight} if weight else {})
+        scaled, found = scale == "standard" and given.scaled, dict(given.found) | ({"weight": weight} if weight else {})
         columns, edges = fit(given.x, slice(None), scaled), fit_edges(given, weight, scaled)
-        fitted = Fitted((), columns, edges, names=names)
+        fitted = Fitted((), columns, edges, names=found)
     given, (x, e) = weighed(given, fitted), inputs_of(given, fitted)
     changes += strange_levels([*given.x, *given.e], (*fitted.columns, *fitted.edges)) if like else ()
     if e is not None:
