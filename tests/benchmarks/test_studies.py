@@ -15,6 +15,7 @@ from benchmarks.studies.claims import (
     far,
     learned,
     lottery,
+    molecules,
     norms,
     optimisers,
     pooling,
@@ -76,6 +77,13 @@ def test_marked_neighbours_are_counted_and_marks_are_looked_for_within_two_steps
                 assert found == min(2, len(marked & set(network[node])))
             else:
                 assert found == any(networkx.single_source_shortest_path_length(network, node, 2).keys() & marked)
+
+
+def test_written_molecules_are_valid_unique_and_novel_by_what_they_are_and_not_by_their_spelling() -> None:
+    pytest.importorskip("rdkit")
+    assert molecules.judged(["CCO", "OCC", "C1", "CC"], {"CC"}, 5)[:4] == [3 / 5, 2 / 3, 1 / 2, 1 / 5]
+    written = Counter(molecules.from_counts(["CO", "NO"] * 50, 3, 40))
+    assert min(written["CO"], written["NO"]) > 5 and written["CO"] + written["NO"] > 30
 
 
 def test_pairs_of_forms_are_found_by_their_spelling() -> None:
