@@ -442,7 +442,7 @@ def test_traces_and_transforms_are_those_of_the_layer(name: str) -> None:
         torch.testing.assert_close(compiled(*inputs), want)
 
 
-@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv", "GraphConv"])
+@pytest.mark.parametrize("name", ["GCNConv", "SAGEConv", "GATConv", "GraphConv", "SuperGATConv"])
 def test_copies_and_pickles_are_explained_as_the_layer_is(name: str) -> None:
     theirs, (x, edges, *_) = made(name)
     ours = convert(deepcopy(theirs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -138,6 +139,7 @@ def hgt(layer: Any, edge_index: Any, *, k: Any, q: Any, v: Any, edge_attr: Any) 
     return attend(graph, q, k * (mu / count.clamp(min=1).unsqueeze(-1)).unsqueeze(-1), v).flatten(-2)
 
 
+@large
 def supergat(layer: Any, edge_index: Any, size: Any = None, *, x: Any) -> Any:
     """propagate of SuperGATConv: s_ij = LeakyReLU((a_l · x_j + a_r · x_i) σ(x_i · x_j)), or of x_i · x_j / √C."""
     if not is_plain(edge_index, x) or size is not None or (layer.training and layer.dropout >= 1):
@@ -162,10 +164,6 @@ def _reads(layer: Any, edge_index: Tensor, edge_attr: Any, asked: Any) -> bool:
         return True
     plain = layer.lin_edge is None or (is_linear(layer.lin_edge) and layer.lin_edge.bias is None)
     return plain and is_plain(edge_attr) and has_rows(edge_index, edge_attr)
-
-
-def _refusal(layer: Any) -> str | None:
-    return refusal(layer, "add", "sum")
 
 
 @per_tensor
@@ -214,11 +212,12 @@ def _refusal_of_gps(layer: Any) -> str | None:
     return modules.TWINS["MultiheadAttention"].refusal(attn)
 
 
+_refusal = partial(refusal, reductions=("add", "sum"))
 TWINS = {
     "GATConv": Twin(gat, _refusal),
     "GATv2Conv": Twin(gatv2, _refusal),
     "TransformerConv": Twin(transformer, _refusal),
-    "SuperGATConv": Twin(None, _refusal, large(supergat)),
+    "SuperGATConv": Twin(None, _refusal, supergat),
     "HGTConv": Twin(None, _refusal, hgt),
     "GPSConv": Twin(gps, _refusal_of_gps),
 }

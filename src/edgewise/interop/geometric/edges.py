@@ -134,7 +134,7 @@ def large(ours: Callable[..., Any]) -> Callable[..., Any]:
     return propagate
 
 
-def refusal(layer: Any, *reductions: str) -> str | None:
+def refusal(layer: Any, reductions: tuple[str, ...]) -> str | None:
     """Why a layer of PyTorch Geometric is left to its own code: its options, or somebody who looks at its messages."""
     if layer.flow != "source_to_target":
         return f"flow={layer.flow!r}"
