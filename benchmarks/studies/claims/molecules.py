@@ -9,7 +9,7 @@ ones, those that differ; novel: of these, those that are no training molecule. A
 text of few atoms is easily valid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 import edgewise
-from edgewise.data.splits import shuffled
+from edgewise.data.splits import Split, shuffled
 from edgewise.errors import DataError
 from edgewise.tasks.core.source import local_folder
 from edgewise.tasks.graphs.molecules import parse
@@ -33,7 +33,7 @@ FILES = (
     ("moleculenet", "clintox.csv", "smiles"),
 )
 LONGEST, DRAWN, ORDERS = 100, 1000, (3, 5, 9)
-SMALL = {
+SMALL: dict[str, Any] = {
     "model": {"width": 96, "depth": 3},
     "train": {"steps": 800},
     "schedule": {"name": "cosine", "warmup": 50, "minimum": 0.0},
@@ -78,7 +78,7 @@ def from_counts(texts: Sequence[str], order: int, count: int, seed: int = 0) -> 
     return ["".join(tokenizer.decode(row)) for row in written[~going].tolist()]
 
 
-def from_model(texts: dict[str, list[str]], place: Path, count: int, **options: Any) -> list[str]:
+def from_model(texts: Mapping[Split, list[str]], place: Path, count: int, **options: Any) -> list[str]:
     """What `own-text-model` writes, of which texts without an end are left out."""
     rows = [(text, split) for split, own in texts.items() for text in own]
     pl.DataFrame(rows, schema=["text", "split"], orient="row").write_csv(place / "molecules.csv")
