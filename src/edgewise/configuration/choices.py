@@ -99,9 +99,13 @@ class Option(NamedTuple):
         return next((extra for extra in getattr(self.hint, "__metadata__", ()) if isinstance(extra, OneOf)), None)
 
 
-@cache
 def options_of(target: Callable[..., Any]) -> dict[str, Option]:
     """The parameters of a dataclass or a typed function that can be passed by name."""
+    return _options_of(target).copy()
+
+
+@cache
+def _options_of(target: Callable[..., Any]) -> dict[str, Option]:
     made = target.func if isinstance(target, partial) else target
     described: dict[str, str] = {}
     for one in reversed(getattr(made, "__mro__", (made,))):

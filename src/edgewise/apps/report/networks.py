@@ -150,7 +150,7 @@ def graph_scores(shown: Scores) -> Markup:
     if shown.centre is not None:
         parts.append(dot(places[shown.centre], 9, "none", stroke=INK, stroke_width=1.1))
     for place, name in zip(places, shown.names if count <= NAMED else (), strict=False):
-        parts.append(text(*place, short(name), INK, 6.5, anchor="middle"))
+        parts.append(text(place[0], place[1], short(name), INK, 6.5, anchor="middle"))
     return sheet(height, *parts)
 
 
