@@ -15,6 +15,7 @@ from benchmarks.studies.claims import (
     far,
     learned,
     lottery,
+    materials,
     molecules,
     norms,
     optimisers,
@@ -130,6 +131,7 @@ SMALL: dict[str, Callable[[], Any]] = {
     "far": lambda: far.measure(seconds=(0.05, 0.05)),
     "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
     "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
+    "materials": lambda: [*materials.measure(1, steps=1, parts={"train": 1, "valid": 1, "test": 1})],
     "norms": lambda: norms.measure(depths=(1, 2), steps=1, seeds=2),
     "optimisers": lambda: optimisers.measure(passes=1, seeds=(1,)),
     "posteriors": lambda: posteriors.measure(runs=40, settled=0.2, repeats=2, steps=50),
@@ -147,6 +149,6 @@ SMALL: dict[str, Callable[[], Any]] = {
 def test_a_study_runs_at_a_toy_size(name: str, data: Callable[[str], Any]) -> None:
     for folder in {"far": ["tinyshakespeare"], "norms": ["tinyshakespeare"], "remedies": ["planetoid"]}.get(name, []):
         data(folder)
-    if name == "energy":
-        pytest.importorskip("ase")
+    if name in ("energy", "materials"):
+        pytest.importorskip({"energy": "ase", "materials": "openmm"}[name])
     assert SMALL[name]()
