@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from edgewise.graphs.tracing import PLAIN, is_traced
+from edgewise.kernels.gates import gates
 
 left: WeakKeyDictionary[nn.Module, Counter[str]] = WeakKeyDictionary()
 """Of each twin, how many calls it has left to its own code, by what they were."""
@@ -28,12 +29,13 @@ class Twin:
 
     Symbols     forward(module, ...) = what the module's own `forward(...)` returns; NotImplemented, or the reason, to
                 leave a call to it; propagate = the same for PyTorch Geometric's; refusal(module) = why a module
-                stays, or None
+                stays, or None; least = edges below which a call is left to the module's own code
     """
 
     forward: Callable[..., Any] | None = None
     refusal: Callable[[Any], str | None] = _nothing
     propagate: Callable[..., Any] | None = None
+    least: int = 0
 
 
 @cache
@@ -61,31 +63,42 @@ def twin_class(kind: Any, twin: Twin) -> Any:
             last = (
                 name == "propagate" or twin.propagate is None
             )  # of a forward pass that is left, propagate may be ours
-            members[name] = _method(ours, getattr(kind, name), twin.refusal, last)
+            members[name] = _method(ours, getattr(kind, name), twin, last)
     return type(kind.__name__, (kind,), members)
 
 
-def _method(
-    ours: Callable[..., Any], theirs: Callable[..., Any], refusal: Callable[[Any], str | None], last: bool
-) -> Any:
+def _method(ours: Callable[..., Any], theirs: Callable[..., Any], twin: Twin, last: bool) -> Any:
     """A method that is their own for modules and calls that ours leaves to it, which the last one counts, and where
     PyTorch reads the code."""
+
+    few = f"fewer than {twin.least:,} edges"
 
     @wraps(theirs)
     def method(self: nn.Module, *args: Any, **named: Any) -> Any:
         if is_traced() or torch._C._get_tracing_state() is not None:
             return theirs(self, *args, **named)
-        why = refusal(self)
+        why = few if twin.least and is_small((*args, *named.values()), twin.least) else twin.refusal(self)
         y = NotImplemented if why is not None else ours(self, *args, **named)
         if isinstance(y, str):
             why, y = y, NotImplemented
         if y is not NotImplemented:
             return y
         if last:
-            left.setdefault(self, Counter())[why or f"a call with {_given((*args, *named.values()))}"] += 1
+            if self not in left:
+                left[self] = Counter()
+            left[self][why or f"a call with {_given((*args, *named.values()))}"] += 1
         return theirs(self, *args, **named)
 
     return method
+
+
+def is_small(given: tuple[Any, ...], least: int) -> bool:
+    """Whether an `edge_index` is among what is given, of fewer edges than that: to sort them would cost more than is
+    gained. An explanation reads all."""
+    for t in given:
+        if isinstance(t, torch.Tensor) and t.dtype is torch.int64 and t.dim() == 2 and len(t) == 2:
+            return t.size(1) < least and gates() is None
+    return False
 
 
 def _given(values: tuple[Any, ...]) -> str:

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 import edgewise
 from edgewise.errors import GraphError
-from edgewise.interop import conversion, convert
+from edgewise.interop import conversion, convert, twin
 from edgewise.interop.converting import TWINS
 from edgewise.interop.geometric import attention, sums
-from edgewise.interop.geometric import edges as edges_of
 from edgewise.kernels.gates import Gates, gated
 from interop.geometric.parity import check, graphs, outputs
 from pretend import CARD, Card
@@ -27,6 +26,7 @@ from pretend import CARD, Card
 pyg = pytest.importorskip("torch_geometric.nn")
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks  # noqa: E402
 
+IS_SMALL = twin.is_small  # before conftest's
 DEGREES = {"deg": torch.tensor([1, 3, 5, 2]), "scalers": ["identity", "amplification", "attenuation"]}
 ALL = {"aggregators": ["mean", "min", "max", "std", "sum", "var"], **DEGREES}
 
@@ -182,12 +182,6 @@ RICH = next(iter(graphs()))
 CASES = [(name, number) for name, cases in LAYERS.items() for number in range(len(cases))]
 
 
-@pytest.fixture(autouse=True)
-def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small graphs take the way of large ones."""
-    monkeypatch.setattr(edges_of, "SMALL", dict.fromkeys(edges_of.SMALL, 0))
-
-
 def made(name: str, number: int = 0, graph: str = RICH) -> tuple[Any, tuple[Any, ...]]:
     torch.manual_seed(3)
     make, given = LAYERS[name][number]
@@ -269,10 +263,12 @@ def test_labels_are_propagated(ours: mock.Mock) -> None:
 def test_calls_that_run_the_own_code_of_a_layer_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     edges, x = torch.tensor([[0, 1], [1, 0]]), torch.randn(2, 4)
     net = convert(nn.ModuleList([pyg.SAGEConv(4, 3), pyg.SAGEConv(4, 3), pyg.GATConv(4, 3), pyg.CGConv(4)]))
-    monkeypatch.setitem(edges_of.SMALL, "CGConv", 3)
-    net[3](x, edges)
-    with gated(Gates(lambda call: torch.zeros(call.graph.num_edges))):  # an explanation reads small graphs, too
-        assert torch.equal(net[3](x, edges), x)
+    with monkeypatch.context() as small:
+        small.setattr(twin, "is_small", IS_SMALL)
+        net[3](x, edges)
+        net[3](x, edges.repeat(1, 2_000))
+        with gated(Gates(lambda call: torch.zeros(call.graph.num_edges))):  # an explanation reads small graphs, too
+            assert torch.equal(net[3](x, edges), x)
     net[0](x, torch.sparse_coo_tensor(edges, torch.ones(2), (2, 2)).to_sparse_csr())
     net[1](x, edges)
     net[2].flow = "target_to_source"
@@ -282,7 +278,7 @@ def test_calls_that_run_the_own_code_of_a_layer_are_said(monkeypatch: pytest.Mon
         "0: SAGEConv; ran its own code for a call with a sparse tensor and (Tensor, Tensor) (1 ×)",
         "1: SAGEConv",
         "2: GATConv; ran its own code for flow='target_to_source' (2 ×)",
-        "3: CGConv; ran its own code for fewer than 3 edges (1 ×)",
+        "3: CGConv; ran its own code for fewer than 4,000 edges (1 ×)",
     ]
 
 

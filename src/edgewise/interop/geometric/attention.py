@@ -19,7 +19,6 @@ from edgewise.interop.geometric.edges import (
     graph_of,
     has_rows,
     is_linear,
-    large,
     looped,
     looped_rows,
     refusal,
@@ -139,7 +138,6 @@ def hgt(layer: Any, edge_index: Any, *, k: Any, q: Any, v: Any, edge_attr: Any) 
     return attend(graph, q, k * (mu / count.clamp(min=1).unsqueeze(-1)).unsqueeze(-1), v).flatten(-2)
 
 
-@large
 def supergat(layer: Any, edge_index: Any, size: Any = None, *, x: Any) -> Any:
     """propagate of SuperGATConv: s_ij = LeakyReLU((a_l · x_j + a_r · x_i) σ(x_i · x_j)), or of x_i · x_j / √C."""
     if not is_plain(edge_index, x) or size is not None or (layer.training and layer.dropout >= 1):
@@ -214,10 +212,10 @@ def _refusal_of_gps(layer: Any) -> str | None:
 
 _refusal = partial(refusal, reductions=("add", "sum"))
 TWINS = {
-    "GATConv": Twin(gat, _refusal),
-    "GATv2Conv": Twin(gatv2, _refusal),
-    "TransformerConv": Twin(transformer, _refusal),
-    "SuperGATConv": Twin(None, _refusal, supergat),
+    "GATConv": Twin(gat, _refusal, least=1_500),
+    "GATv2Conv": Twin(gatv2, _refusal, least=1_000),
+    "TransformerConv": Twin(transformer, _refusal, least=1_000),
+    "SuperGATConv": Twin(None, _refusal, supergat, least=4_000),
     "HGTConv": Twin(None, _refusal, hgt),
     "GPSConv": Twin(gps, _refusal_of_gps),
 }

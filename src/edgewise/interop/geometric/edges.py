@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,13 +14,10 @@ from edgewise.errors import GraphError
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached, per_tensor
 from edgewise.interop.twin import is_plain, origin
-from edgewise.kernels.gates import gates
 from edgewise.kernels.messages import has_hooks
 
 REDUCTIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
 LINEAR = {("torch", "Linear"), ("torch_geometric", "Linear")}
-# Edges from which on a twin is the faster where they are new at each step; one core of an AMD EPYC (Zen 3).
-SMALL = {"NNConv": 300, "CGConv": 4_000, "SuperGATConv": 4_000, "GENConv": 8_000, "ResGatedGraphConv": 8_000}
 STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
 HOOKS = tuple(f"_{step}_forward{when}_hooks" for step in STEPS for when in ("_pre", ""))
 WATCHED = (*HOOKS, *STEPS, "update", "edge_updater")
@@ -120,18 +116,6 @@ def ends(layer: Any, x: Any, edge_index: Any, size: Any = None) -> tuple[Tensor,
     if len(both) != 2 or not is_plain(edge_index, *both) or not edge_index.dim() == both[0].dim() == both[1].dim() == 2:
         return None
     return both if size is None or tuple(size) == (both[0].size(0), both[1].size(0)) else None
-
-
-def large(ours: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for graphs that are not SMALL: sorting those costs more than is gained. An explanation reads all."""
-
-    @wraps(ours)
-    def propagate(layer: Any, edge_index: Any, *args: Any, **named: Any) -> Any:
-        least = SMALL[type(layer).__name__]
-        few = isinstance(edge_index, Tensor) and edge_index.size(-1) < least and gates() is None
-        return f"fewer than {least} edges" if few else ours(layer, edge_index, *args, **named)
-
-    return propagate
 
 
 def refusal(layer: Any, reductions: tuple[str, ...]) -> str | None:
