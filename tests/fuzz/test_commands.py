@@ -223,7 +223,7 @@ REQUESTS = {
     # run, command and input: a part of the complaint
     ("karate", "predict", "zebra"): "no node 'zebra'",
     ("karate", "predict", "99999999999999999999"): "no node",
-    ("digits", "predict", "zebra"): "give a .npy or .png file",
+    ("digits", "predict", "zebra"): "give a .npy file, a picture",
     ("digits", "predict", "test:360"): "has 360 images in test",
     ("text", "predict", ""): "the prompt is empty",
     ("text", "predict", "\N{SNOWMAN}"): "character '☃' at position 0",

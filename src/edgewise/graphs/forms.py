@@ -19,7 +19,7 @@ from edgewise.graphs.tracing import is_traced
 from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
-COUNTED = 1 << 36  # intervals of all receivers that are counted: ten minutes or so
+COUNTED = 1 << 31  # intervals of all receivers that are counted: a minute or so
 CHUNK = 1 << 20  # intervals held at once while a rule that has many of them is lowered
 
 

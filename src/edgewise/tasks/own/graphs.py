@@ -76,7 +76,7 @@ from edgewise.tasks.core.batch import Batch
 from edgewise.tasks.core.subject import Subject, in_columns
 from edgewise.tasks.core.task import EXAMPLE, Device, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
-from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, known_terms, targets_of
+from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, known_terms
 
 DEGREES = 8  # that are counted, the last with all above
 ROWS = 256  # examples that a model reads at once for a table of predictions
@@ -411,7 +411,8 @@ class GraphFiles(Files[Inputs, OwnExamples]):
             told = apart(inputs.edges, len(x), self.undirected, fitted.parallel)
             settled = replace(settled, given=replace(settled.given, notes=(*settled.given.notes, *told)))
         x32 = torch.from_numpy(x.astype(np.float32))
-        graphs = Graphs(members, x32, targets_of(settled), settled.splits, e=known)
+        y = Several.of(fitted).values(settled.given.targets, settled.weights, len(settled.given))
+        graphs = Graphs(members, x32, y, settled.splits, e=known)
         strange = record.strange_levels([*nodes.columns, *inputs.e], (*fitted.columns, *fitted.edges))
         own = replace(settled, changes=(*settled.changes, *strange))
         return OwnGraphs(folder_name(settled.given.place), graphs, own, self)
@@ -601,7 +602,8 @@ class PointFiles(Files[Points, OwnClouds]):
         given = replace(rows, found={**rows.found, "axes": str(inputs.axes)})
         changes = (*settled.changes, *record.strange_levels(columns, fitted.columns))
         own = replace(settled, given=given, changes=changes)
-        graphs = Graphs(members, x, targets_of(settled), settled.splits)
+        y = Several.of(settled.fitted).values(settled.given.targets, settled.weights, len(settled.given))
+        graphs = Graphs(members, x, y, settled.splits)
         return OwnClouds(folder_name(rows.place), graphs, own, self)
 
 

@@ -55,7 +55,7 @@ from edgewise.tasks.nodes.classification import (
     fifths,
     parity,
 )
-from edgewise.tasks.own.several import Gapped, Several, SeveralTargets, known_terms, targets_of
+from edgewise.tasks.own.several import Gapped, Several, SeveralTargets, known_terms
 
 LISTED = 20  # columns that a report lists
 ROWS = 4096  # of a table of predictions that are lists of Python at once
@@ -134,7 +134,8 @@ class OwnNodes(InOwnGraph, SeveralTargets, SampledNodes):
         given, fitted, self.several = own.given, own.fitted, Several.of(own.fitted)
         x, e = inputs_of(given, fitted)
         graph, known = graph_of(given.edges, e, len(given), undirected, fitted.parallel)
-        nodes = Nodes(graph, x, targets_of(own), (), own.splits, known, weighted=bool(fitted.weight))
+        y = self.several.values(given.targets, own.weights, len(given))
+        nodes = Nodes(graph, x, y, (), own.splits, known, weighted=bool(fitted.weight))
         super().__init__(folder_name(given.place), nodes, fanouts, False)
         strange = strange_levels([*given.x, *given.e], (*fitted.columns, *fitted.edges))
         self.given, self.undirected, self.asked = weighed(given, fitted), undirected, asked

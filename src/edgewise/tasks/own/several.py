@@ -90,8 +90,11 @@ class Several:
         """Targets and, where there are any, the weights of the examples [M]."""
         return (y[:, :-1], y[:, -1]) if y.shape[1] > len(self.targets) else (y, None)
 
-    def values(self, labels: Sequence[Labels], weights: Tensor | None = None) -> Tensor:
-        """The targets of each target's labels, and how much each example counts, [N, T + 1]."""
+    def values(self, labels: Sequence[Labels], weights: Tensor | None = None, count: int = 0) -> Tensor:
+        """The targets of each target's labels, and how much each example counts, [N, T + 1]; NaN of N = `count`
+        examples without labels."""
+        if not labels:
+            return torch.full((count, len(self.targets) + 1), torch.nan)
         made = []
         for target, known in zip(self.targets, labels, strict=True):
             values = target.values(known)
@@ -222,15 +225,6 @@ def _of_target(whole: Subject, target: Target, scale: tuple[float, float], first
     """The subject where one target alone is explained, whose outputs begin at `first`."""
     one = replace(whole, first=first, classes=target.classes, threshold=sure.threshold)
     return one if target.kind == "class" else replace(of_value(one, *scale), what=target.name)
-
-
-def targets_of(settled: Settled) -> Tensor:
-    """The targets of examples, NaN where unknown: of all, where the files have no labels; and their weights,
-    [N, T + 1]."""
-    given, fitted = settled.given, settled.fitted
-    if given.targets:
-        return Several.of(fitted).values(given.targets, settled.weights)
-    return torch.full((len(given), len(fitted.targets) + 1), torch.nan)
 
 
 def known_terms(targets: Tensor) -> int:

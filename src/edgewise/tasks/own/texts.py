@@ -30,7 +30,7 @@ from edgewise.tasks.graphs.molecules import identity, in_atoms, molecule_once, p
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.graphs import Files, Made, OwnExamples, T
 from edgewise.tasks.own.images import classed_files
-from edgewise.tasks.own.several import targets_of
+from edgewise.tasks.own.several import Several
 from edgewise.tasks.text.denoising import in_tokens, text_graph
 from edgewise.tasks.text.language import read_text
 from edgewise.tasks.text.tokenization import (
@@ -202,7 +202,8 @@ class OwnTexts(OwnTokens, OwnRows):
 
     def __init__(self, own: Settled, files: TextFiles) -> None:
         self.texts = files.letters(own.given.inputs["text"])
-        none = Graphs((), torch.empty(0, 1), targets_of(own), own.splits)
+        y = Several.of(own.fitted).values(own.given.targets, own.weights, len(own.given))
+        none = Graphs((), torch.empty(0, 1), y, own.splits)
         super().__init__(own.given.files[0].stem, none, own, files)
         self.use(files.learned(self.texts, own.splits.get("train", torch.empty(0))))
 
@@ -399,7 +400,8 @@ class MoleculeFiles(TableFiles[list[Molecule], OwnMolecules]):
     def task(self, settled: Settled, inputs: list[Molecule]) -> OwnMolecules:
         members, x, e = zip(*inputs, strict=True)
         names, known = tuple(settled.given.inputs["smiles"]), torch.cat(e) if self.bonds else None
-        graphs = Graphs(members, torch.cat(x), targets_of(settled), settled.splits, names=names, e=known)
+        y = Several.of(settled.fitted).values(settled.given.targets, settled.weights, len(settled.given))
+        graphs = Graphs(members, torch.cat(x), y, settled.splits, names=names, e=known)
         return OwnMolecules(settled.given.files[0].stem, graphs, settled, self)
 
 

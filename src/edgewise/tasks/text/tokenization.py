@@ -222,7 +222,7 @@ def tokenizer_from_json(text: str, where: str) -> Tokenizer:
         if level == "character" and isinstance(content["characters"], str):
             return CharacterTokenizer(content["characters"], int(content["first"]))
         if level == "pretrained":
-            return PretrainedTokenizer(content["tokenizer"], content["size"], content["special"])
+            return PretrainedTokenizer(content["tokenizer"], content["size"], content["special"], where)
     raise DataError(f"{where}: not a tokenizer (its level is none of byte, character, pretrained)")
 
 
@@ -256,10 +256,10 @@ class PretrainedTokenizer:
     Edge cases  tokens that only frame a text are left out by `encode`, and say nothing to `decode`
     """
 
-    def __init__(self, content: dict[str, Any], size: int, special: dict[str, int]) -> None:
+    def __init__(self, content: dict[str, Any], size: int, special: dict[str, int], where: str = "byte pairs") -> None:
         self._content, self.size, self._special = content, size, special
-        library = tokenizers_library()
-        self._made = library.Tokenizer.from_str(json.dumps(content))
+        with reading(where, "a tokenizer"):
+            self._made = tokenizers_library().Tokenizer.from_str(json.dumps(content))
         self._made.no_padding()
         self._made.no_truncation()
         self.begin, self.end = special["begin"], special["end"]
@@ -365,7 +365,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
         vocabulary = tokenizers_library().Tokenizer.from_str(text).get_vocab(with_added_tokens=True)
         config = read_json(path.parent / "config.json", "a model's configuration")
         size = max(int(config["vocab_size"]), 1 + max(vocabulary.values()))
-        return PretrainedTokenizer(content, size, _special(path, config, vocabulary))
+        return PretrainedTokenizer(content, size, _special(path, config, vocabulary), str(path))
 
 
 def _special(path: Path, config: dict[str, Any], vocabulary: dict[str, int]) -> dict[str, int]:
