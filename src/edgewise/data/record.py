@@ -107,7 +107,7 @@ class Fitted:
         """What `to_plain` wrote."""
         scales = [(one.pop("mean", 0.0), one.pop("deviation", 1.0)) for one in content["targets"]]
         columns, edges = from_plain(content["columns"]), from_plain(content["edge_columns"])
-        rest = {name: content[name] for name in ("targets", "names", "parallel")}
+        rest = {name: content[name] for name in ("targets", "names", "parallel") if name in content or edges}
         try:
             made = build(cls, rest | {"scales": scales}, "data")
         except ConfigError as error:

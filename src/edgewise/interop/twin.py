@@ -14,6 +14,7 @@ from torch import nn
 
 from edgewise.graphs.tracing import PLAIN, is_traced
 from edgewise.kernels.gates import gates
+from edgewise.kernels.planning.recording import recording, recording_messages
 
 left: WeakKeyDictionary[nn.Module, Counter[str]] = WeakKeyDictionary()
 """Of each twin, how many calls it has left to its own code, by what they were."""
@@ -94,10 +95,10 @@ def _method(ours: Callable[..., Any], theirs: Callable[..., Any], twin: Twin, la
 
 def is_small(given: tuple[Any, ...], least: int) -> bool:
     """Whether an `edge_index` is among what is given, of fewer edges than that: to sort them would cost more than is
-    gained. An explanation reads all."""
+    gained. Explanations and recordings see all."""
     for t in given:
         if isinstance(t, torch.Tensor) and t.dtype is torch.int64 and t.dim() == 2 and len(t) == 2:
-            return t.size(1) < least and gates() is None
+            return t.size(1) < least and all(watcher() is None for watcher in (gates, recording, recording_messages))
     return False
 
 
