@@ -330,7 +330,7 @@ def _weights(weights: Array, x: float, y: float, side: float) -> list[Markup]:
 
 def pictures(shown: Pictures) -> Markup:
     """A row of images under their titles, and below it a row for each kind of heat."""
-    place, top, parts = WIDTH / len(shown.pixels), LINE, list[Markup]()
+    place, top, parts = WIDTH / max(2, len(shown.pixels)), LINE, list[Markup]()
     side = 0.94 * place
     if shown.heat:
         parts, top = [text(0, 7, "image and prediction", MUTED)], 2 * LINE
