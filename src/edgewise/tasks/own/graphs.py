@@ -73,8 +73,9 @@ from edgewise.graphs import k_nearest
 from edgewise.models.signature import Features
 from edgewise.tasks.core.abilities import Predicts, Rows
 from edgewise.tasks.core.batch import Batch
+from edgewise.tasks.core.classification import Classification
 from edgewise.tasks.core.subject import Subject, in_columns
-from edgewise.tasks.core.task import EXAMPLE, Device, Parts, Pattern, given, lay
+from edgewise.tasks.core.task import EXAMPLE, Device, NumberedExamples, Parts, Pattern, given, lay
 from edgewise.tasks.graphs.prediction import GraphClassification, Graphs, Member
 from edgewise.tasks.own.several import GappedBatch, Several, SeveralTargets, known_terms
 
@@ -169,18 +170,18 @@ class Own(Predicts):
         return names[text] if text in names else int(self.example(text, unit))
 
 
-class OwnAnswers(Own, SeveralTargets):
+class OwnAnswers(Own, SeveralTargets, NumberedExamples, Classification):
     """A task on one's own examples that answers with a class or a value of each, or several."""
 
     def preprocessing(self) -> dict[str, Any]:
-        made = super().preprocessing()  # type: ignore[misc]  # of a classification
+        made = super().preprocessing()
         return made | {"targets": self.own.fitted.to_plain()["targets"], "rows": self.how.to_plain(self.own)}
 
     @torch.no_grad()
     def table(self, model: nn.Module, pattern: Pattern, device: Device) -> Iterator[dict[str, Any]]:
         """Each example's name and input, with what the model says of it."""
         for numbers in torch.arange(len(self.own.given)).split(ROWS):
-            batch = self.batch(numbers, pattern).to(device)  # type: ignore[attr-defined]  # of numbered examples
+            batch = self.batch(numbers, pattern).to(device)
             outputs = batch.read(model.eval()(*batch.inputs)).cpu()
             for number, made in zip(numbers.tolist(), self.several.table(outputs), strict=True):
                 yield self.known(number) | made
