@@ -8,7 +8,7 @@ import networkx
 import pytest
 import torch
 
-from benchmarks.studies import energy
+from benchmarks.studies import energy, events
 from benchmarks.studies.claims import (
     alignment,
     analogies,
@@ -128,6 +128,7 @@ LITTLE |= {"model.width": "16", "model.depth": "2", "train.steps": "10", "evalua
 SMALL: dict[str, Callable[[], Any]] = {
     "alignment": lambda: alignment.measure(lengths=(2, 3), seconds=0.1),
     "energy": lambda: energy.measure((*LITTLE.items(),), picoseconds=0.02),
+    "events": lambda: [*events.measure(1, steps=3, passes=1)],
     "far": lambda: far.measure(seconds=(0.05, 0.05)),
     "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
     "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
@@ -141,6 +142,14 @@ SMALL: dict[str, Callable[[], Any]] = {
     "trajectories": lambda: trajectories.measure(sizes=(50, 60), steps=2, seeds=(3, 4)),
     "retrieval": lambda: retrieval.learns(retrieval.WAYS["linear"], 0, (64,), ((32, 2, 1), (64, 2, 1)), 4),
 }
+
+
+def test_the_next_item_follows_from_the_last_one_and_the_wait_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "SURE", 1.0)
+    items, times = events.stream(60, generator())
+    seen = torch.stack([times.diff(dim=0)[:-1], items[1:-1], items[2:]], -1).view(-1, 3)
+    kinds = {(wait, last, following) for wait, last, following in seen.tolist()}
+    assert len(kinds) == 2 * events.ITEMS == len({kind[:2] for kind in kinds})
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from edgewise.graphs.make.sampling import Sample as Sample
 from edgewise.graphs.make.sampling import importance as importance
 from edgewise.graphs.make.sampling import sample_layers as sample_layers
 from edgewise.graphs.make.sampling import sample_neighbors as sample_neighbors
+from edgewise.graphs.make.sampling import sample_past as sample_past
 from edgewise.graphs.partition import Partition as Partition
 from edgewise.graphs.patterns import EncoderDecoderGraph as EncoderDecoderGraph
 from edgewise.graphs.patterns import bipartite as bipartite

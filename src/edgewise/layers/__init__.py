@@ -117,6 +117,8 @@ from edgewise.layers.graph.higher import I2GNN as I2GNN
 from edgewise.layers.graph.higher import PPGN as PPGN
 from edgewise.layers.graph.higher import Marked as Marked
 from edgewise.layers.graph.higher import PairProduct as PairProduct
+from edgewise.layers.graph.memory import EventMemory as EventMemory
+from edgewise.layers.graph.memory import TimeEncoding as TimeEncoding
 from edgewise.layers.graph.pooling import READOUTS as READOUTS
 from edgewise.layers.graph.pooling import AttentionReadout as AttentionReadout
 from edgewise.layers.graph.pooling import ClusterAssignment as ClusterAssignment

@@ -16,7 +16,7 @@ from torch import Tensor
 from edgewise import native
 from edgewise.data import build_store
 from edgewise.errors import DataError, GraphError, ShapeError
-from edgewise.graphs import Graph, Sample, causal, complete, importance, sample_layers, sample_neighbors
+from edgewise.graphs import Graph, Sample, causal, complete, importance, sample_layers, sample_neighbors, sample_past
 from edgewise.graphs.layout import START, Manifest, Stored
 from graphs.examples import random_graphs
 
@@ -382,3 +382,45 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         sample_layers(graph, weight, chance, [0], [0])
     with pytest.raises(GraphError, match="same nodes"):
         sample_layers(Graph.from_edge_index([[0], [0]], 2, 1), torch.ones(1), torch.ones(2), [0], [1])
+
+
+def test_the_past_of_a_seed_holds_no_later_edge() -> None:
+    for number, graph in enumerate(random_graphs(30)):
+        draw = seeded(number)
+        time = torch.randint(0, 6, (graph.num_edges,), generator=draw)
+        seeds = torch.randint(0, max(graph.num_receivers, 1), (min(4, graph.num_receivers),), generator=draw)
+        until = torch.randint(0, 6, seeds.shape, generator=draw)
+        for fanouts, latest in (([-1, -1], False), ([2, 1], False), ([2, 3], True)):
+            sample = sample_past(graph, seeds, fanouts, time, until, draw, latest)
+            assert sample.seeds is not None
+            assert sample.nodes[: len(seeds)].equal(seeds)
+            assert sample.seeds[: len(seeds)].equal(torch.arange(len(seeds)))
+            assert len({*zip(sample.seeds.tolist(), sample.nodes.tolist(), strict=True)}) == len(sample.nodes)
+            for fanout, hop, edges in zip(fanouts, reversed(sample.graphs), reversed(sample.edges), strict=True):
+                assert graph.senders[edges].equal(sample.nodes[hop.senders])
+                assert sample.seeds[hop.senders].equal(sample.seeds[hop.receivers])
+                for i in range(hop.num_receivers):
+                    node, last = int(sample.nodes[i]), int(until[sample.seeds[i]])
+                    own = torch.arange(int(graph.offsets[node]), int(graph.offsets[node + 1]))
+                    past = own[time[own] <= last]
+                    found = edges[int(hop.offsets[i]) : int(hop.offsets[i + 1])]
+                    assert len(found.unique()) == len(found) == (len(past) if fanout < 0 else min(len(past), fanout))
+                    assert {*found.tolist()} <= {*past.tolist()}
+                    if latest:
+                        assert {*found.tolist()} == {*past[time[past].argsort(stable=True)][-fanout:].tolist()}
+
+
+def test_each_set_of_past_neighbours_is_as_likely() -> None:
+    star = Graph.from_edge_index([[1, 2, 3, 4], [0, 0, 0, 0]], 5)
+    seeds, until = torch.zeros(6000, dtype=torch.int64), torch.full((6000,), 3.0)
+    sample = sample_past(star, seeds, [2], torch.tensor([1.0, 2.0, 3.0, 4.0]), until, seeded(0))
+    pairs = sample.edges[0].view(-1, 2)
+    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1])[[1, 2, 6]]
+    assert int(counts.sum()) == 6000
+    assert (counts - 2000).abs().max() < 5 * (6000 * 2 / 9) ** 0.5
+
+
+@pytest.mark.parametrize("until", [torch.tensor([float("nan")]), torch.ones(2)], ids=["nan", "two"])
+def test_a_seed_has_one_time(until: Tensor) -> None:
+    with pytest.raises(GraphError, match="seeds"):
+        sample_past(complete(3), [0], [1], torch.ones(9), until)

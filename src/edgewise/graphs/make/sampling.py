@@ -28,7 +28,8 @@ class Sample:
 
     Symbols     M = nodes in the sample, S = seeds, L = layers, E_l = edges of layer l's graph
     Shapes      nodes [M]: which nodes these are, the seeds first; graphs: L of them, in the order of the layers;
-                edges: L tensors [E_l], which edges of the large graph those of graphs[l] are
+                edges: L tensors [E_l], which edges of the large graph those of graphs[l] are; seeds: of `sample_past`,
+                [M], for which seed each node was drawn
 
     graphs[l] has as receivers the first of the nodes, and as senders some more of them: those that are the receivers of
     graphs[l - 1], or all M where l = 0. So x [M, C] goes in, each layer drops the nodes that only the one before
@@ -39,11 +40,13 @@ class Sample:
     nodes: Tensor
     graphs: tuple[Graph, ...]
     edges: tuple[Tensor, ...]
+    seeds: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """The same sample on a device."""
-        graphs = tuple(graph.to(device) for graph in self.graphs)
-        return type(self)(self.nodes.to(device), graphs, tuple(part.to(device) for part in self.edges))
+        graphs, edges = tuple(one.to(device) for one in self.graphs), tuple(one.to(device) for one in self.edges)
+        seeds = None if self.seeds is None else self.seeds.to(device)
+        return replace(self, nodes=self.nodes.to(device), graphs=graphs, edges=edges, seeds=seeds)
 
     def with_rows(self, e: Tensor | None) -> tuple[Self, Tensor | None]:
         """The rows of e [E, *] of the large graph's edges that the sample reads, and the sample that numbers them."""
@@ -244,12 +247,78 @@ def _draw(
     key = torch.empty(len(edges), dtype=torch.float64, device=edges.device).exponential_(generator=generator)
     if weight is not None:
         key = key / weight[edges]
-    order = key.argsort()
-    order = order[rows[order].argsort(stable=True)]  # by row, then by key
-    first = lowering.offsets_of(lowering.counts(rows, len(nodes)))[rows]  # rows stay in place: they ascend already
-    within = torch.arange(len(rows), device=rows.device) - first < fanout if fanout >= 0 else torch.ones_like(rows) > 0
-    drawn = order[within].sort().values  # edges ascend, so that parallel ones do
+    drawn = _least(rows, key, fanout, len(nodes))
     return rows[drawn], edges[drawn]
+
+
+def _least(rows: Tensor, key: Tensor, fanout: int, count: int) -> Tensor:
+    """Where the least keys of each of `count` rows are, which ascend; so many of a row, or all (-1)."""
+    order = key.argsort(stable=True)
+    order = order[rows[order].argsort(stable=True)]  # by row, then by key
+    first = lowering.offsets_of(lowering.counts(rows, count))[rows]  # rows stay in place: they ascend already
+    within = torch.arange(len(rows), device=rows.device) - first < fanout if fanout >= 0 else torch.ones_like(rows) > 0
+    return order[within].sort().values  # edges ascend, so that parallel ones do
+
+
+def sample_past(
+    graph: Graph,
+    seeds: Any,
+    fanouts: Sequence[int],
+    time: Tensor,
+    until: Any,
+    generator: torch.Generator | None = None,
+    latest: bool = False,
+) -> Sample:
+    """Some neighbours of each seed along edges no later than its time, some of theirs as of the same time, and so on.
+
+    Equation    N_h(i, s) = min(fanouts[h], n) of the n edges e of i with t_e ≤ until_s, each set of that size equally
+                likely, or the latest ones
+    Symbols     time = t_e in the graph's own order; until = the time of each seed, in the same unit; fanouts and
+                generator as in `sample_neighbors`; latest = the latest edges rather than any, of equal ones the last
+    Shapes      seeds [S], time [E], until [S] -> `Sample`, whose `seeds` [M] say for which seed a node was drawn
+    Errors      those of `sample_neighbors`; a time that is no number; seeds and times of unlike number
+    Edge cases  seeds share no node: one that two seeds reach is there twice, each time with what that seed may know, so
+                that a node may be a seed at several times; to exclude the time itself, give one just before it
+    Cost        time O(E log E) for the E edges of all receivers, in plain PyTorch; memory as much
+    Reference   Rossi et al., "Temporal graph networks", 2020, §3.1
+
+    Example
+        >>> heard = Graph.from_edge_index([[1, 2, 3], [0, 0, 0]], num_nodes=4)  # node 0 hears 1, then 2, then 3
+        >>> sample = sample_past(heard, [0, 0], [-1], torch.tensor([1.0, 2.0, 3.0]), [2.5, 1.0])
+        >>> sample.nodes.tolist(), sample.seeds.tolist()
+        ([0, 0, 1, 2, 1], [0, 1, 0, 0, 1])
+    """
+    checks.graph_first(graph, time)
+    checks.check_generator(generator)
+    graph.require_square("sample_past")
+    counts = _fanouts(fanouts)
+    time = checks.numbers_of(time, "time", graph)
+    nodes = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device)
+    checks.in_range(nodes, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
+    until = torch.as_tensor(until, device=graph.device)
+    if until.shape != nodes.shape or bool(until.isnan().any()) or bool(time.isnan().any()):
+        raise GraphError(f"until is {list(until.shape)} for {len(nodes)} seeds, or one of the times is no number")
+    device = "cpu" if generator is None else generator.device
+    owners, graphs, chosen = torch.arange(len(nodes), device=graph.device), [], []
+    for fanout in counts:
+        rows, edges = lowering.edges_of(graph.offsets, nodes)
+        past = time[edges] <= until[owners[rows]]
+        rows, edges = rows[past], edges[past]
+        if latest:
+            key = -time[edges].argsort(stable=True).argsort()
+        else:
+            key = torch.rand(len(edges), device=device, generator=generator).to(graph.device)
+        kept = _least(rows, key, fanout, len(nodes))
+        rows, edges, count = rows[kept], edges[kept], len(nodes)
+        own, reached = owners * graph.num_receivers + nodes, owners[rows] * graph.num_receivers + graph.senders[edges]
+        known = torch.cat([own, reached[~torch.isin(reached, own)].unique()])
+        order = known.argsort()
+        places = order[torch.searchsorted(known, reached, sorter=order)]
+        nodes, owners = known % graph.num_receivers, known // graph.num_receivers
+        offsets, senders, order = lowering.sorted_edges(rows, places, (count, len(nodes)))
+        graphs.append(Graph._of(count, len(nodes), device=graph.device, offsets=offsets, senders=senders))
+        chosen.append(edges[order])
+    return Sample(nodes, tuple(reversed(graphs)), tuple(reversed(chosen)), owners)
 
 
 def _fanouts(fanouts: Sequence[int]) -> list[int]:
