@@ -1,7 +1,4 @@
 import re
-import zlib
-from base64 import b64decode
-from collections import defaultdict
 from html import unescape
 from xml.etree import ElementTree
 
@@ -28,7 +25,6 @@ from edgewise.tasks.core.drawing import (
     Pictures,
     Strip,
 )
-from recorded import check_recorded, summary
 
 
 def drawn(*shape: int) -> np.ndarray:
@@ -115,31 +111,39 @@ def test_a_drawing_is_valid_xml_that_requests_nothing_and_has_no_ids(draw) -> No
     assert not [value for name, value in names if name == "id" or "url(" in value]
 
 
-def described(svg: str) -> list[str]:
-    """A line for each look that parts of a drawing share: how many parts have it, and the mean of their numbers."""
-    looks = defaultdict[str, list[list[float]]](list)
-    for one in parts(svg):
-        given = dict(one.items())
-        if png := given.pop("href", ""):
-            body = b64decode(png.partition(",")[2])
-            start = body.index(b"IDAT")
-            values = list(zlib.decompress(body[start + 4 : start + 4 + int.from_bytes(body[start - 4 : start])]))
-        else:
-            places = ("x", "y", "cx", "cy", "d", "width", "height", "r", "transform")
-            values = [float(n) for name in places for n in re.findall(r"-?\d+\.?\d*", given.get(name, ""))]
-        style = [
-            f"{name}={value}" for name, value in given.items() if not re.match(r"[xydr]$|c[xy]$|wid|hei|tra", name)
-        ]
-        looks[" ".join([one.tag, *style, repr(one.text or "")])].append(values)
-    return [
-        f"{look} x {len(all_)}: {summary(float(np.mean([n for one in all_ for n in one] or [0])))}"
-        for look, all_ in looks.items()
-    ]
+def count(svg: str, **look: str) -> int:
+    """How many parts have this tag and these attributes."""
+    return sum(all((one.tag if k == "tag" else one.get(k)) == v for k, v in look.items()) for one in parts(svg))
 
 
-@pytest.mark.parametrize("draw", DRAWINGS)
-def test_a_drawing_looks_as_on_record(draw) -> None:
-    check_recorded(f"figures/{draw.__name__}", described(draw()))
+def test_a_network_has_a_disc_for_each_node_and_a_line_as_wide_as_the_edge_weighs() -> None:
+    shown = network()
+    discs = [one for one in parts(shown) if one.tag == "circle" and one.get("stroke") == "var(--paper)"]
+    assert len(discs) == 4 and len({one.get("fill") for one in discs}) == 2  # classes
+    assert {"a", "b", "c", "d", "x", "y"} == texts(shown).keys()
+    lines = [one for one in parts(shown) if one.tag == "path" and one.get("stroke") == "var(--ink)"]
+    widths = sorted(float(one.get("stroke-width")) for one in lines if one.get("opacity"))
+    assert len(widths) == 4 and np.diff(widths).tolist()[1] == 0 and widths[0] < widths[1] < widths[3]
+    assert count(crowd(), tag="circle") == 81 and count(bare_network(), tag="circle") == 1
+
+
+def test_a_confusion_is_counted_and_points_of_a_parity_lie_where_both_say() -> None:
+    shown = texts(confusion())
+    assert {"<cats>", "dogs", "3", "1", "4", "prediction", "truth"} == shown.keys()  # and no 0
+    assert shown["3"].get("y") == shown["1"].get("y") != shown["4"].get("y") and count(confusion(), tag="rect") == 3
+    points = [(float(one.get("cx")), float(one.get("cy"))) for one in parts(parity()) if one.tag == "circle"]
+    (x, y), (x_, y_) = points[0], points[2]  # (-1, -1.1) and (2, 2)
+    assert (y - y_) / (x_ - x) == pytest.approx(3.1 / 3, rel=0.01)
+    assert len(points) == 3 and {"truth (eV/Å)", "predicted (eV/Å)"} <= texts(parity()).keys()
+
+
+def test_each_head_of_a_matrix_each_picture_and_each_curve_is_named() -> None:
+    assert {"mean of the heads", "head 1", "head 5", "<", "b", "␣"} <= texts(tokens()).keys()
+    assert count(tokens(), tag="image") == 6
+    assert texts(pictures())["2, not 3"].get("fill") == "var(--warm)" != texts(pictures())["1"].get("fill")
+    assert count(pictures(), tag="image") == 10 and count(examples(), tag="image") == 2
+    assert {"loss", "fit", "train", "<valid>", "step", "x"} <= texts(curves()).keys()
+    assert count(curves(), tag="path", stroke="var(--accent)") == 2
 
 
 def test_colours_follow_the_page_and_a_file_of_its_own_carries_them() -> None:
