@@ -1,4 +1,4 @@
-"""First losses, first outputs and launches that must not change unnoticed, in tests/recorded/NAME.txt.
+"""First losses and first outputs that must not change unnoticed, in tests/recorded/NAME.txt.
 
 Where a change is meant, RECORD=1 writes the file anew (RECORD=1 pytest tests/apps/test_first_step.py); the difference
 then shows in the commit.
