@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from edgewise.apps.recipes import LARGEST, names, parse, read
+from edgewise.apps.recipes import LARGEST, described, names, parse, read
 from edgewise.errors import ConfigError, nearest
 
 
@@ -42,3 +42,7 @@ def test_the_nearest_name(word: str, hint: str) -> None:
 def test_a_task_in_a_recipe_s_place_is_answered_with_its_recipe(task: str, recipe: str) -> None:
     with pytest.raises(ConfigError, match=f"{task!r} is a task, and no recipe: `edgewise train {recipe}` trains on it"):
         read(task)
+
+
+def test_the_first_line_of_each_recipe_describes_it() -> None:
+    assert described() == {name: read(name).description for name in names()}

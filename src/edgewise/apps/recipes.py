@@ -29,6 +29,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def described() -> dict[str, str]:
+    """The recipes that come with Edgewise, each with its description, the first line of its file."""
+    texts = {name: (FOLDER / f"{name}.yaml").read_text(encoding="utf-8") for name in names()}
+    return {name: parse(name, text.partition("\n")[0]).description for name, text in texts.items()}
+
+
 def read(recipe: str) -> Recipe:
     """A packaged recipe by name, or a user's own by the path of its YAML file."""
     own = recipe.endswith((".yaml", ".yml")) or "/" in recipe

@@ -41,7 +41,7 @@ def _patterns() -> Rows:
 
 TABLES: dict[str, Callable[[], Rows]] = {
     "systems": lambda: [row._asdict() for row in recipes.SYSTEMS],
-    "recipes": lambda: [{"recipe": one, "description": recipes.read(one).description} for one in recipes.names()],
+    "recipes": lambda: [{"recipe": name, "description": text} for name, text in recipes.described().items()],
     "layers": partial(_documented, "edgewise.layers", "LAYERS", "layer"),
     "models": partial(_documented, "edgewise.models", "MODELS", "model"),
     "patterns": _patterns,
