@@ -53,6 +53,7 @@ from edgewise.layers.attention.transformer import PostNormBlock as PostNormBlock
 from edgewise.layers.attention.transformer import PostNormDecoderBlock as PostNormDecoderBlock
 from edgewise.layers.attention.transformer import PreNormBlock as PreNormBlock
 from edgewise.layers.attention.transformer import PreNormDecoderBlock as PreNormDecoderBlock
+from edgewise.layers.attention.transformer import SandwichBlock as SandwichBlock
 from edgewise.layers.geometric.convolutions import DegreeCoordinates as DegreeCoordinates
 from edgewise.layers.geometric.convolutions import DynamicEdgeConv as DynamicEdgeConv
 from edgewise.layers.geometric.convolutions import EdgeConv as EdgeConv

@@ -62,8 +62,15 @@ class OneResidual(PreNorm):
         return "none"
 
 
+@dataclass(frozen=True)
+class Sandwich(PreNorm):
+    """A block that normalises what each stage reads and what it adds, as in Gemma 2."""
+
+    encoder: ClassVar[type[nn.Module]] = layers.SandwichBlock
+
+
 DECODER_BLOCKS: dict[str, type[PreNorm]] = {"pre-norm": PreNorm, "post-norm": PostNorm}
-BLOCKS = DECODER_BLOCKS | {"one-residual": OneResidual}
+BLOCKS = DECODER_BLOCKS | {"one-residual": OneResidual, "sandwich": Sandwich}
 
 
 def _feed_forward(activation: str) -> Callable[..., nn.Module]:

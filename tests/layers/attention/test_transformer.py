@@ -15,10 +15,11 @@ from edgewise.layers import (
     PreNormBlock,
     PreNormDecoderBlock,
     Rotary,
+    SandwichBlock,
 )
 from layers.parity import assert_parity, each, leaf
 
-BLOCKS = [PreNormBlock, PostNormBlock, OneResidualBlock]
+BLOCKS = [PreNormBlock, PostNormBlock, OneResidualBlock, SandwichBlock]
 DECODER_BLOCKS = [PreNormDecoderBlock, PostNormDecoderBlock]
 
 

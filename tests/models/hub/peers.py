@@ -33,6 +33,9 @@ SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "i
 GROUPED = {**SMALL, "hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 50}
 
 
+LOCAL = {"num_hidden_layers": 3, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 4}
+
+
 def bert(kind="ForMaskedLM", **options):
     torch.manual_seed(0)
     config = transformers.BertConfig(vocab_size=50, max_position_embeddings=16, num_labels=3, **SMALL, **options)
@@ -48,8 +51,8 @@ def roberta(kind="ForMaskedLM", **options):
 def decoder(kind, head="CausalLM", **options):
     """A small LLaMA, or one of its kind."""
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(**GROUPED, max_position_embeddings=16, **options)
-    return spread(getattr(transformers, f"{kind}For{head}")(config))
+    config = getattr(transformers, f"{kind}Config")(**GROUPED | {"max_position_embeddings": 16} | options)
+    return spread(getattr(transformers, f"{kind.removesuffix('Text')}For{head}")(config))
 
 
 def t5(**options):
@@ -109,6 +112,17 @@ PEERS = {
     "qwen3": lambda: decoder("Qwen3", head_dim=8),
     "gemma": lambda: decoder("Gemma", head_dim=8),
     "gemma-texts": lambda: decoder("Gemma", "SequenceClassification", head_dim=8, num_labels=3),
+    "gemma2": lambda: decoder("Gemma2", **LOCAL, attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "gemma2-texts": lambda: decoder("Gemma2", "SequenceClassification", **LOCAL, num_labels=3, pad_token_id=0),
+    "gemma3": lambda: decoder(
+        "Gemma3Text",
+        **LOCAL,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10.0},
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0},
+        },
+    ),
     "bert": bert,
     "roberta": roberta,
     "vit": vit,

@@ -14,7 +14,21 @@ from edgewise.graphs import EncoderDecoderGraph
 from edgewise.models import BERT, BERTSettings, Tokens, Transformer, TransformerSettings
 from edgewise.models.hub.pretrained import Pretrained, from_hugging_face, hugging_face_graph, to_hugging_face
 from edgewise.models.text.encoder_decoder import EncoderDecoderSettings
-from models.hub.peers import PEERS, bart, bert, decoder, gpt2, inputs_of, roberta, spread, swin, t5, transformers, vit
+from models.hub.peers import (
+    LOCAL,
+    PEERS,
+    bart,
+    bert,
+    decoder,
+    gpt2,
+    inputs_of,
+    roberta,
+    spread,
+    swin,
+    t5,
+    transformers,
+    vit,
+)
 
 
 @pytest.mark.parametrize("kind", PEERS)
@@ -178,6 +192,8 @@ def test_a_model_without_a_counterpart_is_not_written(tmp_path):
         TransformerSettings(width=8, depth=1, heads=2, positions="rotary", tied=True),
         TransformerSettings(width=8, depth=1, heads=2, tied=False),
         TransformerSettings(width=8, depth=1, heads=2, tied=True, block=Choice("pre-norm", {"norm": "rms"})),
+        TransformerSettings(width=8, depth=1, heads=2, tied=True, local=3),
+        TransformerSettings(width=8, depth=1, heads=2, tied=True, attention=Choice("softmax", {"cap": 2.0})),
     ):
         with pytest.raises(ConfigError, match=r"has others|is none|no counterpart there"):
             to_hugging_face(Transformer(settings, Tokens(9, 9, 8)), tmp_path / "out")
@@ -307,6 +323,13 @@ def changed(tmp_path, peer, options=None, change=None):
         ("Llama", {"rope_parameters": {"rope_type": "default"}, "rope_theta": 50.0}),
         ("Llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),  # beside rope_parameters, which it overrides
         ("Llama", {"sliding_window": 3}),
+        ("Gemma2", {"sliding_window": 3, "layer_types": "left out"}),
+        (
+            "Gemma3Text",
+            {"rope_theta": 50.0, "rope_local_base_freq": 8.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+            | {"sliding_window": 3, "sliding_window_pattern": 2}
+            | dict.fromkeys(("layer_types", "rope_parameters"), "left out"),
+        ),
     ],
 )
 def test_options_of_a_decoder_mean_what_they_mean_to_transformers(kind, options, tmp_path):
@@ -488,6 +511,9 @@ def test_a_window_in_some_layers_is_refused(tmp_path):
     for read in (from_hugging_face, hugging_face_graph):
         with pytest.raises(ConfigError, match="a window of 4 tokens in 1 of 2 layers"):
             read(tmp_path)
+    decoder("Gemma2", **LOCAL, layer_types=["full_attention"] + ["sliding_attention"] * 2).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"layer_types \['full_attention', 'sliding.* has no counterpart here"):
+        from_hugging_face(tmp_path)
 
 
 @pytest.mark.parametrize(

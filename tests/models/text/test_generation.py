@@ -26,7 +26,11 @@ def _model(length=12, **options):
 
 @pytest.mark.parametrize(
     ("options", "pattern", "positions"),
-    each([{}, {"attention": Choice("softmax", {"key_value_heads": 2})}, {"block": "post-norm"}], PATTERNS, POSITIONS),
+    each(
+        [{}, {"attention": Choice("softmax", {"key_value_heads": 2})}, {"block": "post-norm"}, {"local": 3}],
+        PATTERNS,
+        POSITIONS,
+    ),
 )
 def test_the_cache_never_changes_the_text(positions, pattern, options):
     model, prompt = _model(positions=positions, **options), torch.randint(7, (3, 5))

@@ -102,6 +102,7 @@ def test_dropout_reaches_the_weights_of_those_attentions_that_the_settings_name(
             "'key_value_heads'; it takes block",
         ),
         (TEXT, {"attention": "fixed-heads", "heads": 1}, "1 heads need a number of patterns"),
+        (TEXT, {"attention": Choice("softmax", {"cap": 2.0}), "positions": "t5"}, "not normalised, scaled or capped"),
         (TEXT, {"readout": "mean"}, "one output per node"),
         (IMAGE, {}, "choose a readout"),
         (IMAGE, {"readout": "class", "attention": "strided-heads"}, "looks back, and readout='class'"),

@@ -163,6 +163,7 @@ class MultiHeadAttention(Layer):
         self.output = nn.Linear(heads * self.channels, width, bias)
         self.rotary = rotary
         self.dropout = dropout
+        self.dot = Dot()  # with the scale and the cap of a model that has its own
         self._initialise()
 
     def forward(
@@ -188,7 +189,7 @@ class MultiHeadAttention(Layer):
 
     def score(self, graph: Graph, q: Tensor, k: Tensor) -> Score:
         """How much i attends to j: the one line that most sibling classes replace."""
-        return Dot()
+        return self.dot
 
     def average(self, graph: Graph, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """The weighted mean of the values [*, I, H, C]; overridden where values depend on more than the sender."""

@@ -227,6 +227,37 @@ class OneResidualBlock(TransformerBlock):
         return small_example(OneResidualBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
 
 
+class SandwichBlock(TransformerBlock):
+    """Transformer block that normalises what each stage reads and what it adds.
+
+    Equation    Y = X + LN(ATT(LN(X))),  X' = Y + LN(MLP(LN(Y))), four LN of their own
+    Symbols     norm_1, norm_2 = those before the stages; norm_3, norm_4 = those after them; otherwise as PreNormBlock
+    Shapes      as PreNormBlock
+    Reference   Ding et al., "CogView", 2021, §2.4 (Sandwich-LN); Gemma Team, "Gemma 2", 2024
+
+    Example
+        >>> block = SandwichBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 16))
+        >>> for norm in (block.norm_3, block.norm_4): _ = norm.weight.data.zero_()
+        >>> x = torch.randn(3, 4)
+        >>> torch.equal(block(complete(3), x), x)  # the stages add nothing
+        True
+    """
+
+    def __init__(
+        self, width: int, attention: nn.Module, feed_forward: nn.Module, norm: str = "layer", dropout: float = 0.0
+    ) -> None:
+        super().__init__(width, attention, feed_forward, norm, dropout)
+        self.norm_3, self.norm_4 = (chosen("norm", norm, NORMS)(width) for _ in range(2))
+
+    def forward(self, graph: Graph, x: Normed, cache: Cache | None = None, e: Tensor | None = None) -> Tensor:
+        x = x + self.norm_3(self._attended(graph, self.norm_1(x), cache, e))
+        return x + self.norm_4(self._drop(self.feed_forward(self.norm_2(x))))
+
+    @staticmethod
+    def example() -> Example:
+        return small_example(SandwichBlock(4, MultiHeadAttention(4, 2), FeedForward(4, 8), dropout=0.5), 4)
+
+
 class PreNormDecoderBlock(TransformerBlock):
     """Decoder block that also attends to a memory, and normalises what each of its three stages reads.
 

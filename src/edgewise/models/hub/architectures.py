@@ -15,7 +15,7 @@ from torch import Tensor
 from edgewise.configuration import Choice, chosen
 from edgewise.errors import ConfigError
 from edgewise.graphs import Graph, causal, complete, window
-from edgewise.models.parts import BLOCKS, GATES, PostNorm, PreNorm
+from edgewise.models.parts import BLOCKS, GATES, PostNorm, PreNorm, Sandwich
 from edgewise.models.signature import Features, TokenPairs, Tokens
 from edgewise.models.text.bert import BERT, BERTSettings
 from edgewise.models.text.encoder_decoder import EncoderDecoder, EncoderDecoderSettings
@@ -148,12 +148,18 @@ OPTIONS = {  # what our settings are called in the configuration of an encoder
 }
 
 
+def is_bounded(settings: TransformerSettings) -> bool:
+    """Whether it has what Gemma 2 has beside LLaMA's: scores or outputs with a cap, blocks of the last tokens."""
+    options = Choice.of(settings.attention).options
+    return bool(settings.local or settings.cap or options.get("scale") or options.get("cap"))
+
+
 def refuse_unusual(settings: TransformerSettings) -> None:
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
     positions = Choice.of(settings.positions)
     plain = type(block) is PreNorm and positions.name == "learned" and not positions.options.get("norm")
     shared = attention.options.get("key_value_heads") not in (None, settings.heads)
-    if not plain or attention.name != "softmax" or shared:
+    if not plain or attention.name != "softmax" or shared or is_bounded(settings) or attention.options.get("normed"):
         theirs = "pre-norm blocks, learned positions and as many keys as queries"
         raise ConfigError(f"their layout has {theirs}: this model has others")
 
@@ -300,20 +306,27 @@ LLAMA_TABLES: dict[str, dict[Any, str]] = {
     "activation": {"silu": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu"},
     "norm": {1e-6: "rms", 1e-5: "coarse-rms"},
 }
-SLIDING = "sliding_attention"
+SLIDING, FULL = "sliding_attention", "full_attention"
 LENGTH = 2048  # written where a model has no largest length
 
 
+GEMMA: dict[str, Any] = {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256, "tie_word_embeddings": True}
+LOCAL = GEMMA | {"sliding_window": 4096, "query_pre_attn_scalar": 256}
 LEFT_OUT: dict[str, dict[str, Any]] = {  # what the configuration of a kind may leave out
-    "Gemma": {"hidden_act": "gelu_pytorch_tanh", "head_dim": 256, "tie_word_embeddings": True},
+    "Gemma": GEMMA,
+    "Gemma2": LOCAL | {"sliding_window_pattern": 2, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    "Gemma3": LOCAL | {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
     "Qwen3": {"head_dim": 128},
 }
+NORMED, SANDWICHED = ("Qwen3", "Gemma3"), ("Gemma2", "Gemma3")
 
 
 def _llama(config: Config, kind: str) -> Transformer:
     config = {"rms_norm_eps": 1e-6, "hidden_act": "silu", **LEFT_OUT.get(kind, {}), **config}
     if kind == "Gemma" and config["hidden_act"] == "gelu":
         config["hidden_act"] = "gelu_pytorch_tanh"  # as transformers reads old folders
+    if kind in SANDWICHED:
+        config["hidden_act"] = config.get("hidden_activation") or config["hidden_act"]
     settings = settings_from(config, LLAMA_OPTIONS, LLAMA_TABLES)
     heads, width, texts = settings["heads"], settings["width"], reads_texts(config)
     refuse(config, pretraining_tp=1, use_bidirectional_attention=False)
@@ -323,14 +336,17 @@ def _llama(config: Config, kind: str) -> Transformer:
     options: dict[str, Any] = {"key_value_heads": config.get("num_key_value_heads") or heads}
     biases = {"inputs_bias": output or kind == "Qwen2", "output_bias": output}
     options |= {name: has for name, has in biases.items() if has != bias}
-    if kind == "Qwen3":
+    if kind in NORMED:
         refuse(config, rms_norm_eps=1e-6)
         options["normed"] = True
     if rate := float(config.get("attention_dropout", 0.0)):
         options["dropout"] = rate
+    if kind in SANDWICHED:
+        options |= {"scale": config["query_pre_attn_scalar"] ** -0.5, "cap": config.get("attn_logit_softcapping")}
     positions, channels = _rotary(config), config.get("head_dim") or width // heads
     if channels * heads != width:
         positions = Choice(positions.name, {**positions.options, "channels": channels})
+    around = "sandwich" if kind in SANDWICHED else "pre-norm"
     made = TransformerSettings(
         width,
         settings["depth"],
@@ -338,9 +354,11 @@ def _llama(config: Config, kind: str) -> Transformer:
         attention=Choice("softmax", options),
         positions=positions,
         feed_forward=Choice(settings["activation"], {"hidden": settings["hidden"]}),
-        block=Choice("pre-norm", {"norm": settings["norm"], "bias": bias}),
+        block=Choice(around, {"norm": settings["norm"], "bias": bias}),
         readout="last" if texts else "none",
         tied=_ties(config),
+        cap=None if texts else config.get("final_logit_softcapping"),
+        **(_layers(config) if kind in SANDWICHED else {}),
     )
     tokens = config["vocab_size"]
     outputs = len(config.get("id2label", (0, 1))) if texts else tokens
@@ -349,7 +367,17 @@ def _llama(config: Config, kind: str) -> Transformer:
 
 def _ties(config: Config) -> bool:
     """Whether the output layer is the embedding."""
-    return not reads_texts(config) and bool(config.get("tie_word_embeddings", config.get("model_type") == "gemma"))
+    kept = str(config.get("model_type")).startswith("gemma")
+    return not reads_texts(config) and bool(config.get("tie_word_embeddings", kept))
+
+
+def _layers(config: Config) -> dict[str, int]:
+    """Which layers attend to the last tokens alone, and to how many: all but every n-th."""
+    kinds, every = config.get("layer_types"), config["sliding_window_pattern"]
+    if kinds:
+        every = [*kinds, FULL].index(FULL) + 1
+        refuse(config, layer_types=[SLIDING if number % every else FULL for number in range(1, len(kinds) + 1)])
+    return {"local": config["sliding_window"], "every": every}
 
 
 def _length(config: Config) -> int:
@@ -360,11 +388,16 @@ def _length(config: Config) -> int:
 def _rotary(config: Config) -> Choice:
     """The rotation, as transformers 5 writes it, or older versions."""
     beside = {name: config[name] for name in ("rope_theta", "partial_rotary_factor") if name in config}
-    rope = beside | (config.get("rope_scaling") or config.get("rope_parameters") or {})
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    rope = beside | (given.get(FULL) or {} if FULL in given or SLIDING in given else given)
     rope = {"rope_theta": 10000.0, TRAINED: _length(config)} | {n: v for n, v in rope.items() if v is not None}
     refuse(rope, partial_rotary_factor=1.0)
     kind = rope.get("rope_type", rope.get("type", "default"))
     options: dict[str, Any] = {"base": float(rope["rope_theta"])}
+    local = {"rope_theta": config.get("rope_local_base_freq")} | (given.get(SLIDING) or {})
+    if local["rope_theta"]:
+        refuse(local, rope_type="default")
+        options["local"] = float(local["rope_theta"])
     names = known(ROPES, "rope_type", kind)
     if kind == "yarn":
         options["yarn"], rope = True, {"beta_fast": 32.0, "beta_slow": 1.0, **rope}
@@ -392,7 +425,8 @@ def _rope(options: Mapping[str, Any]) -> dict[str, Any]:
     stretched = "yarn" if turned["yarn"] else "llama3" if turned["trained"] else "linear"
     kind = "default" if turned["stretch"] == 1 else stretched
     given = {theirs: turned[ours] for ours, theirs in ROPES[kind].items()}
-    return {"rope_theta": turned["base"], "rope_type": kind, **given}
+    own, near = {"rope_theta": turned["base"], "rope_type": kind, **given}, options.get("local")
+    return own if near is None else {FULL: own, SLIDING: _rope({"base": near})}
 
 
 def _longer(config: Config, length: int) -> dict[str, Any]:
@@ -404,13 +438,13 @@ def _longer(config: Config, length: int) -> dict[str, Any]:
 
 
 def _graph(config: Config) -> Callable[[int], Graph]:
-    """Causal, or the last tokens of a window, which LLaMA and Gemma have not, Qwen may have in some layers."""
+    """Causal, or the last tokens of a window, which LLaMA has not, Gemma and Qwen may have in some layers."""
     kind, kinds = config.get("model_type"), config.get("layer_types")
-    reach = None if kind in ("llama", "gemma") else config.get("sliding_window", 4096)
+    reach = None if kind in ("llama", "gemma", "gemma2", "gemma3_text") else config.get("sliding_window", 4096)
     if kind in ("qwen2", "qwen3"):
         reach = reach if config.get("use_sliding_window", False) else None
         full = config.get("max_window_layers", 28)
-        kinds = kinds or [SLIDING if layer >= full else "full" for layer in range(config["num_hidden_layers"])]
+        kinds = kinds or [SLIDING if layer >= full else FULL for layer in range(config["num_hidden_layers"])]
         reach = reach if SLIDING in kinds else None
     if reach is not None and kinds and len(set(kinds)) > 1:
         what = f"a window of {reach} tokens in {kinds.count(SLIDING)} of {len(kinds)} layers (layer_types)"
@@ -427,9 +461,11 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     settings, signature = model.settings, model.signature
     block, attention = chosen("block", settings.block, BLOCKS)(), Choice.of(settings.attention)
     positions, feed_forward = Choice.of(settings.positions), Choice.of(settings.feed_forward)
-    plain = type(block) is PreNorm and attention.name == "softmax" and settings.readout in ("none", "last")
+    plain = attention.name == "softmax" and settings.readout in ("none", "last")
+    plain = plain and type(block) is (Sandwich if kind in SANDWICHED else PreNorm)
     if not (plain and positions.name == "rotary" and isinstance(signature, Tokens) and feed_forward.name in GATES):
-        theirs = "a language model of pre-norm blocks with rotary positions and a gated network"
+        blocks = "sandwich" if kind in SANDWICHED else "pre-norm"
+        theirs = f"a language model of {blocks} blocks with rotary positions and a gated network"
         raise ConfigError(f"{kind} is {theirs}: this model is none")
     given = (attention.options.get(name) for name in ("inputs_bias", "output_bias"))
     inputs, output = (block.bias if has is None else has for has in given)
@@ -437,20 +473,31 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
     if not fits or (block.bias and kind != "Llama"):
         other = "qwen2" if inputs and not (output or block.bias) else "llama"
         raise ConfigError(f"{kind} has other biases than this model: write it as {other}")
-    if attention.options.get("normed", False) != (kind == "Qwen3"):
-        raise ConfigError(f"queries and keys are normalised in qwen3 alone: {kind} is not what this model is")
+    if attention.options.get("normed", False) != (kind in NORMED):
+        raise ConfigError(f"queries and keys are normalised in qwen3 and gemma3: {kind} is not what this model is")
+    cap, near = attention.options.get("cap"), positions.options.get("local")
+    if (is_bounded(settings) and kind not in SANDWICHED) or (near is not None) != (kind == "Gemma3"):
+        raise ConfigError(f"caps and layers of the last tokens are those of gemma2 and gemma3: {kind} has others")
     reach: int | None = getattr(model, "window", None)
-    if kind in ("Llama", "Gemma") and reach is not None:
+    if kind in ("Llama", "Gemma", *SANDWICHED) and reach is not None:
         raise ConfigError(f"{kind} has no window, and this model reads {reach} tokens: write it as mistral")
     qwen = kind in ("Qwen2", "Qwen3")
     sliding = {"use_sliding_window": True, "max_window_layers": 0} if qwen and reach is not None else {}
-    texts = settings.readout == "last"
+    texts, options = settings.readout == "last", options_from(settings, LLAMA_OPTIONS, LLAMA_TABLES)
+    channels = positions.options.get("channels") or settings.width // settings.heads
+    local = {
+        "hidden_activation": options["hidden_act"],
+        "query_pre_attn_scalar": round((attention.options.get("scale") or channels**-0.5) ** -2),
+        "attn_logit_softcapping": cap,
+        "final_logit_softcapping": settings.cap,
+        "layer_types": [SLIDING if is_local else FULL for is_local in settings.is_local],
+    }
     return {
         "architectures": [f"{kind}For{'SequenceClassification' if texts else 'CausalLM'}"],
-        "model_type": kind.lower(),
-        **options_from(settings, LLAMA_OPTIONS, LLAMA_TABLES),
+        "model_type": kind.lower() + ("_text" if kind == "Gemma3" else ""),
+        **options,
         "num_key_value_heads": attention.options.get("key_value_heads") or settings.heads,
-        "head_dim": positions.options.get("channels") or settings.width // settings.heads,
+        "head_dim": channels,
         "attention_dropout": settings.of_attention,
         "rope_parameters": _rope(positions.options),
         "max_position_embeddings": signature.length or LENGTH,
@@ -458,8 +505,9 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
         "tie_word_embeddings": settings.tied,
         "attention_bias": output,
         "mlp_bias": block.bias,
-        "sliding_window": reach,
+        "sliding_window": settings.local or reach,
         **sliding,
+        **(local if kind in SANDWICHED else {}),
         **(labelled(signature.outputs) if texts else {}),
         **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }
@@ -467,7 +515,11 @@ def _llama_config(model: Transformer, kind: str) -> dict[str, Any]:
 
 def _llama_like(kind: str) -> Architecture:
     def own(*parts: Part) -> tuple[Part, ...]:
-        return tuple(map(_gemma, parts)) if kind == "Gemma" else parts
+        return tuple(map(_gemma, parts)) if kind.startswith("Gemma") else parts
+
+    theirs = ["input", "post_attention"]
+    theirs = ["input", "pre_feedforward", "post_attention", "post_feedforward"] if kind in SANDWICHED else theirs
+    norms = {f"blocks.{{}}.norm_{n}": f"model.layers.{{}}.{name}_layernorm" for n, name in enumerate(theirs, 1)}
 
     return Architecture(
         prefix="model.",
@@ -479,14 +531,13 @@ def _llama_like(kind: str) -> Architecture:
         ),
         blocks={
             "depth": own(
-                Part("blocks.{}.norm_1.weight", ("model.layers.{}.input_layernorm.weight",)),
+                *(pair(*names)[0] for names in norms.items()),
                 *grouped(
                     "blocks.{}.attention.projection",
                     [f"model.layers.{{}}.self_attn.{name}_proj" for name in "qkv"],
                 ),
                 *(pair(f"blocks.{{}}.attention.norm_{x}", f"model.layers.{{}}.self_attn.{x}_norm")[0] for x in "qk"),
                 *pair("blocks.{}.attention.output", "model.layers.{}.self_attn.o_proj"),
-                Part("blocks.{}.norm_2.weight", ("model.layers.{}.post_attention_layernorm.weight",)),
                 *stacked(
                     "blocks.{}.feed_forward.gate_and_value",
                     [f"model.layers.{{}}.mlp.{name}_proj" for name in ("gate", "up")],
@@ -518,7 +569,8 @@ def _gemma(part: Part) -> Part:
     return replace(part, read=read, write=lambda x, config: (x / factor(config) - one,)) if scaled else part
 
 
-LLAMA_LIKE = {kind.lower(): _llama_like(kind) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma")}
+LLAMA_LIKE = {kind.lower(): _llama_like(kind) for kind in ("Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma2")}
+LLAMA_LIKE["gemma3_text"] = _llama_like("Gemma3")
 
 
 # The norms of a block that follow its stages, and those that are before them.

@@ -262,7 +262,7 @@ def from_hugging_face(
 
     Symbols     length = positions that the model is to have, where other than those of the folder; extend = where the
                 positions beyond those come from: "interpolated" among them, or "repeated"
-    Shapes      GPT-2, LLaMA, Mistral, Qwen 2 and 3 and Gemma read tokens on `causal(n)`, BERT and RoBERTa on
+    Shapes      GPT-2, LLaMA, Mistral, Qwen 2 and 3 and Gemma 1 to 3 read tokens on `causal(n)`, BERT and RoBERTa on
                 `complete(n)`; ViT and Swin read patches [*, N, colours · rows · columns] on `complete(N)`; T5 and BART
                 read sources and targets on an `EncoderDecoderGraph`. One output of a whole text or image is
                 [*, 1, labels]. `hugging_face_graph(folder)` knows the folder's own window
@@ -347,6 +347,8 @@ def _kind_of(model: Transformer | BERT | EncoderDecoder | Swin) -> str:
     if Choice.of(model.settings.positions).name != "rotary":
         return "gpt2"
     options = Choice.of(model.settings.attention).options
+    if Choice.of(model.settings.block).name == "sandwich":
+        return "gemma3_text" if options.get("normed") else "gemma2"
     if options.get("normed"):
         return "qwen3"
     if getattr(model, "window", None) is not None:

@@ -14,10 +14,11 @@ from torch.nn import functional
 from edgewise import layers
 from edgewise.configuration import Choice, Count, Natural, OneOf, Positive, Settings, Share, chosen
 from edgewise.errors import ConfigError
-from edgewise.graphs import Graph, complete
+from edgewise.graphs import Graph, complete, window
 from edgewise.graphs.derived import cached
 from edgewise.graphs.patterns import fixed_parts, strided_parts
-from edgewise.kernels import dropout
+from edgewise.kernels import Dot, dropout
+from edgewise.layers.attention.sparse import within
 from edgewise.layers.plain.linear import Embedding
 from edgewise.models.parts import BLOCKS, FEED_FORWARDS, draw_weights
 from edgewise.models.signature import Features, Signature, Tokens, accepted, check_readout
@@ -37,13 +38,17 @@ class TransformerSettings(Settings):
         positions: "none"; "sinusoidal" or "learned", added to the embedding; the others act inside the attention.
         feed_forward: The feed-forward network, by its activation; "swiglu" and "geglu" are gated.
         block: Where a block normalises: what each stage reads ("pre-norm") or what it leaves ("post-norm");
-            "one-residual" has a residual and a norm around the attention alone.
+            "one-residual" has a residual and a norm around the attention alone; "sandwich" normalises what each stage
+            reads and what it adds.
         dropout: Probability for embeddings, what each stage adds, and the weights of attention "softmax",
             "strided-heads", "fixed-heads" and "hopfield". Attention by features computes none, and that on graphs made
             from content drops none.
         readout: "none", or where the task wants one output per graph a readout or "class": a learned node that all
             others attend to, in front of them, whose output is the graph's.
         tied: Whether the output layer is the token embedding, transposed.
+        local: Tokens, itself included, that each attends to at most in all blocks but every `every`-th; 0: no limit.
+        every: Which blocks know no such limit: 2 is every second one (Gemma 2), 6 every sixth (Gemma 3).
+        cap: Bound of outputs y, which become cap · tanh(y / cap); None: they are unbounded.
     """
 
     width: Count = 128
@@ -56,6 +61,14 @@ class TransformerSettings(Settings):
     dropout: Share = 0.0
     readout: Annotated[str, OneOf(("none", *layers.READOUTS, "class"))] = "none"
     tied: bool = False
+    local: Natural = 0
+    every: Count = 2
+    cap: Positive | None = None
+
+    @property
+    def is_local(self) -> list[bool]:
+        """Which blocks attend to the last tokens alone."""
+        return [bool(self.local and number % self.every) for number in range(1, self.depth + 1)]
 
     @property
     def of_attention(self) -> float:
@@ -95,13 +108,14 @@ class Transformer(nn.Module):
         self.positions = chosen("positions", settings.positions, POSITIONS)(width, length)
         block = chosen("block", settings.block, BLOCKS)()
         site = Site(width, settings.heads, Choice.of(settings.positions), block.bias, settings.dropout)
-        attention = partial(chosen("attention", settings.attention, ATTENTIONS), site)
+        attention = chosen("attention", settings.attention, ATTENTIONS)
         feed_forward = partial(chosen("feed_forward", settings.feed_forward, FEED_FORWARDS), width, block.bias)
         self.blocks = nn.ModuleList(
-            block.encoder(width, attention(), feed_forward(), block.norm, settings.dropout)
-            for _ in range(settings.depth)
+            block.encoder(width, attention(at), feed_forward(), block.norm, settings.dropout)
+            for at in (site.near if is_local else site for is_local in settings.is_local)
         )
         site.share(self.blocks)
+        self.near = partial(_last, settings.local)
         self.norm = chosen("norm", block.last, layers.NORMS)(width)
         named = settings.readout not in ("none", "class")
         self.readout = chosen("readout", settings.readout, layers.READOUTS)(width) if named else None
@@ -122,8 +136,8 @@ class Transformer(nn.Module):
         if self.positions is not None:
             h = self.positions(graph, h)
         h = dropout(h, self.settings.dropout, self.training)
-        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
-            h = block(graph, h, cache)
+        for block, at, cache in zip(self.blocks, self._graphs(graph), caches or [None] * len(self.blocks), strict=True):
+            h = block(at, h, cache)
         h = self.norm(h)
         if self.readout is not None:
             h = self.readout(graph, h)
@@ -131,7 +145,13 @@ class Transformer(nn.Module):
             h = h[..., :1, :]
         elif rows is not None:
             h = h.index_select(-2, rows)
-        return functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+        y = functional.linear(h, self.embed.weight) if self.head is None else self.head(h)
+        cap = self.settings.cap
+        return y if cap is None else cap * torch.tanh(y / cap)
+
+    def _graphs(self, graph: Graph) -> list[Graph]:
+        near = within(graph, self.near)[0] if self.settings.local else graph
+        return [near if is_local else graph for is_local in self.settings.is_local]
 
     def _with_class_node(self, graph: Graph, h: Tensor) -> tuple[Graph, Tensor]:
         if not graph.is_complete or graph.num_senders != graph.num_receivers:
@@ -171,7 +191,8 @@ class Site:
     @cached_property
     def rotary(self) -> layers.Rotary | None:
         """The rotation of queries and keys, where the positions need it."""
-        options = {**self.positions.options, "channels": self.channels}
+        options = {name: x for name, x in self.positions.options.items() if name != "local"}
+        options["channels"] = self.channels
         kind = layers.YaRN if options.pop("yarn", False) else layers.Rotary
         return kind(**options) if self.positions.name == "rotary" else None
 
@@ -182,6 +203,13 @@ class Site:
         if own is None and self.width % self.heads:
             raise ConfigError(f"{self.heads} heads do not divide a width of {self.width}")
         return own or self.width // self.heads
+
+    @cached_property
+    def near(self) -> Site:
+        """The same in a block of the last tokens alone."""
+        base = self.positions.options.get("local")
+        options = {"base": base, "channels": self.channels}
+        return self if base is None else replace(self, positions=Choice(self.positions.name, options))
 
     def share(self, blocks: Iterable[nn.Module]) -> None:
         """Let the blocks share what the positions say that they share."""
@@ -200,6 +228,8 @@ def _softmax(
     output_bias: bool | None = None,
     normed: bool = False,
     dropout: float | None = None,
+    scale: Positive | None = None,
+    cap: Positive | None = None,
 ) -> layers.MultiHeadAttention:
     """An attention whose query heads may share keys and values.
 
@@ -209,10 +239,16 @@ def _softmax(
         output_bias: The same of the output.
         normed: Whether queries and keys are normalised, each head by itself (Qwen 3).
         dropout: Probability for attention weights; None: the model's.
+        scale: What scores are multiplied by; None: 1 / √channels.
+        cap: Bound of scores s, which become cap · tanh(s / cap) (Gemma 2); None: they are unbounded.
     """
     at = at if dropout is None else replace(at, dropout=dropout)
     inputs, output = (at.bias if bias is None else bias for bias in (inputs_bias, output_bias))
+    if at.positions.name in RELATIVE and (normed or scale or cap):
+        what = f"positions={at.positions.name!r} is a bias of scores"
+        raise ConfigError(f"{what} that are not normalised, scaled or capped: choose others")
     made = _softmax_of(at, key_value_heads, inputs, normed)
+    made.dot = Dot(scale, cap)
     if inputs != output:
         made.output.register_parameter("bias", nn.Parameter(torch.zeros(at.width)) if output else None)
     return made
@@ -222,8 +258,6 @@ def _softmax_of(at: Site, shared: int | None, bias: bool, normed: bool) -> layer
     if at.positions.name not in RELATIVE:
         kind = layers.NormedAttention if normed else layers.MultiHeadAttention
         return kind(at.width, at.heads, key_value_heads=shared, rotary=at.rotary, bias=bias, dropout=at.dropout)
-    if normed:
-        raise ConfigError(f"positions={at.positions.name!r} is a bias of scores that are not normalised: choose others")
     relative = partial(RELATIVE[at.positions.name], at.width, at.heads)
     if at.positions.name == "t5":
         sizes = {name: size for name, size in at.positions.options.items() if name != "shared"}
@@ -382,6 +416,7 @@ def _rotary(
     fast: Positive = 4.0,
     yarn: bool = False,
     channels: Count | None = None,
+    local: Positive | None = None,
 ) -> None:
     """Nothing is added to the embedding: queries and keys are turned.
 
@@ -393,6 +428,7 @@ def _rotary(
         fast: Turns from which on it is not.
         yarn: Whether angles between the two are divided by channel, and queries and keys made longer.
         channels: Those of a head, even; None: width / heads.
+        local: The base in `local` blocks, whose angles are not divided (Gemma 3); None: as in the others.
     """
 
 
@@ -417,6 +453,10 @@ POSITIONS: dict[str, Callable[..., nn.Module | None]] = (
     | dict.fromkeys(RELATIVE, _nothing)
     | {"t5": _t5}
 )
+
+
+def _last(tokens: int, n: int) -> tuple[Graph, ...]:
+    return (window(n, tokens - 1, sides="past"),)
 
 
 @cached
