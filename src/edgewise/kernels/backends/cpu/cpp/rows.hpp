@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "arrays.hpp"
+#include "processor.hpp"
 #include "simd.hpp"
 
 namespace edgewise::EDGEWISE_ISA {
@@ -23,9 +24,7 @@ constexpr int NEXT = 2;      // or this many, where each has chunks of its own
 // them; or on more pages than a processor remembers, prefetched at once.
 enum class Reach { CACHED, BEYOND, SCATTERED };
 
-// At once is faster with AVX-512 (a step of attention 1.1 to 1.3 times as fast on an AMD EPYC of Zen 4), and slower without (1.1 to
-// 1.6 times on one of Zen 3).
-constexpr bool AT_ONCE = lanes<float> >= 16;
+inline const Processor HERE = processor_here(lanes<float> >= 16);
 
 // Of rows that lie `bytes` apart, if they are not cached: it depends on how far those are apart that are read AHEAD of each
 // other.
@@ -37,7 +36,7 @@ inline Reach reach_of(const Adjacency& graph, bool cached, int64_t bytes) {
     const int32_t* at = graph.index + (graph.edges - AHEAD) * n / some;
     apart += std::abs(int64_t(at[AHEAD]) - at[0]);
   }
-  return !AT_ONCE || apart * bytes < some * pages ? Reach::BEYOND : Reach::SCATTERED;
+  return !HERE.at_once || apart * bytes < some * pages ? Reach::BEYOND : Reach::SCATTERED;
 }
 
 // Row e is x + index[e] * stride. `known` edges from here on have an index, so that their rows can be prefetched early; 0 for rows

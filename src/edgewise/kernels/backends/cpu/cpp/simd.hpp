@@ -343,9 +343,10 @@ EDGEWISE_INLINE void by_vectors(int64_t wide, const Part& part, int64_t c = 0) {
   if constexpr (sizeof...(Shorter) > 0) by_vectors<A, Shorter...>(wide, part, c);
 }
 
-// Into the second cache: more lines can be on their way there than to the first, which is what random rows wait for.
+// Into the second cache: on AMD more lines can be on their way there than to the first, which is what random rows wait for.
+template <int Cache = 2>
 EDGEWISE_INLINE void prefetch(const void* p, size_t bytes) {
-  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)p + at, 0, 2);
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)p + at, 0, 4 - Cache);
 }
 
 }  // namespace edgewise::EDGEWISE_ISA

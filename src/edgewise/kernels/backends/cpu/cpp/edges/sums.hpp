@@ -30,11 +30,12 @@ struct Summing {
         reach(reach_of(g, g.edges * width * int64_t(sizeof(S)) <= 1 << 21, call.x.row_stride * int64_t(sizeof(S)))),
         bands(g, call.senders, int64_t(call.heads) * call.channels * sizeof(S), narrow<S>) {}
 
-  // Prefetches what is read AHEAD of the part's edge n.
+  // Prefetches what is read some edges after the part's edge n.
   template <Weights Kind>
   EDGEWISE_INLINE void prefetch_ahead(const Part& part, const S* x, const S* weight, int numbers, int64_t n) const {
-    const int64_t ahead = n + AHEAD < part.known ? n + AHEAD : part.known - 1;
-    prefetch(x + int64_t(part.index[ahead]) * call.x.row_stride, numbers * sizeof(S));
+    const int64_t ahead = n + HERE.ahead < part.known ? n + HERE.ahead : part.known - 1;
+    const S* const row = x + int64_t(part.index[ahead]) * call.x.row_stride;
+    HERE.first ? prefetch<1>(row, numbers * sizeof(S)) : prefetch(row, numbers * sizeof(S));
     if (Kind != Weights::NONE && part.edge)
       prefetch(weight + int64_t(part.edge[ahead]) * per, Kind == Weights::EACH ? numbers * sizeof(S) : 1);
   }
