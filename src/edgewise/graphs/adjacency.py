@@ -17,7 +17,6 @@ from edgewise.memory import check_fits
 T = TypeVar("T")
 
 LISTED = 24  # bytes of an edge that is listed, and of a store's node: sender, receiver, one again on the way; counted
-FEW = 1 << 13  # edges up to which receivers are listed at once: sooner gathered than counted again
 
 
 class Adjacency:
@@ -118,8 +117,8 @@ class Adjacency:
         """
         num_senders = checks.whole_number(num_nodes, "num_nodes")
         receivers = num_senders if num_receivers is None else checks.whole_number(num_receivers, "num_receivers")
-        index = checks.edge_index(edge_index, receivers, num_senders, square=num_receivers is None)
-        graph = cls._of_edges(index[1], index[0], receivers, num_senders)
+        of_senders, of_receivers = checks.edge_index(edge_index)
+        graph = cls._of_edges(of_receivers, of_senders, receivers, num_senders)
         if edge_attr is None:
             return graph
         graph._check_edges(edge_attr)
@@ -130,14 +129,16 @@ class Adjacency:
     def _of_edges(cls, receivers: Tensor, senders: Tensor, num_receivers: int, num_senders: int) -> Self:
         edges = receivers, senders = plain((receivers, senders))
         with untransformed(edges):
-            offsets, senders, order = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
-            few = not torch.compiler.is_compiling() and order.shape[0] <= FEW
-            made = {"receivers": receivers.index_select(0, order)} if few else {}
+            offsets, senders, order, listed = lowering.sorted_edges(receivers, senders, (num_receivers, num_senders))
         forms = {"offsets": offsets, "senders": senders, "_order": order, "num_edges": order.shape[0]}
-        graph = cls._of(num_receivers, num_senders, 0, senders.device, **forms)
-        graph.__dict__.update(made)
-        graph.watch(made)
-        return graph
+        return cls._of(num_receivers, num_senders, 0, senders.device, **forms)._listing(listed)
+
+    def _listing(self, receivers: Tensor | None) -> Self:
+        """This graph, which nobody has yet, with the receivers of its edges, where they are known."""
+        if receivers is not None:
+            self.__dict__["receivers"] = lasting(receivers)
+            self.watch({"receivers": self.receivers})
+        return self
 
     def _carrying(self, given: Tensor, rows: Any) -> Self:
         """This graph, which nobody has yet, with features of its edges: edge e has row rows[e] of those given."""

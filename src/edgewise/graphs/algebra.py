@@ -176,7 +176,7 @@ class Algebra(Adjacency):
         place[nodes] = torch.arange(len(nodes), device=self.device)
         receivers, senders = place[self.receivers], place[self.senders]
         inside = (receivers >= 0) & (senders >= 0)
-        offsets, senders, order = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
+        offsets, senders, order, _ = lowering.sorted_edges(receivers[inside], senders[inside], (len(nodes), len(nodes)))
         forms: Forms = {"offsets": offsets, "senders": senders}
         members = torch.repeat_interleave(self.sizes)[nodes]
         if bool((members.diff() >= 0).all()):
@@ -284,8 +284,9 @@ class Algebra(Adjacency):
     def _with_edges(self, receivers: Tensor, senders: Tensor, sizes: Tensor | None, e: Tensor | None = None) -> Self:
         """Edges in any order, with features in the same."""
         self.check_unwritten()
-        offsets, senders, order = lowering.sorted_edges(receivers, senders, (self.num_receivers, self.num_senders))
-        graph = self._with(sizes, offsets=offsets, senders=senders)
+        shape = self.num_receivers, self.num_senders
+        offsets, senders, order, listed = lowering.sorted_edges(receivers, senders, shape)
+        graph = self._with(sizes, offsets=offsets, senders=senders)._listing(listed)
         return graph if e is None else graph._carrying(e, order)
 
     def _together_with(self, other: Self, sizes: Tensor | None) -> Self:

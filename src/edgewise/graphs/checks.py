@@ -46,12 +46,14 @@ def index_tensor(value: Any, name: str, axes: int) -> Tensor:
         raise GraphError(f"{name} must be a dense tensor, not {tensor.layout}")
     if tensor.device.type == "meta":
         raise GraphError(f"{name} is on meta, where no tensor holds numbers: give one on a real device")
-    listed_nothing = not given and tensor.numel() == 0  # PyTorch reads an empty list as float
-    if not listed_nothing and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
-        raise GraphError(f"{name} must hold integers (int64), not {str(tensor.dtype).removeprefix('torch.')}")
+    if tensor.dtype != torch.int64:
+        listed_nothing = not given and tensor.numel() == 0  # PyTorch reads an empty list as float
+        if not listed_nothing and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool):
+            raise GraphError(f"{name} must hold integers (int64), not {str(tensor.dtype).removeprefix('torch.')}")
+        tensor = tensor.to(torch.int64)
     if tensor.dim() != axes:
         raise GraphError(f"{name} must have {axes} {'axis' if axes == 1 else 'axes'}, not shape {list(tensor.shape)}")
-    return tensor.to(torch.int64)
+    return tensor
 
 
 def _native(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
@@ -69,18 +71,21 @@ def in_range(index: Tensor, bound: int, item: str, role: str, owner: str) -> Non
         raise GraphError(f"{item} {e}: {role} {int(index[e])} is out of range: {owner}")
 
 
-def edge_index(value: Any, num_receivers: int, num_senders: int, square: bool) -> Tensor:
-    """[2, E] with row 0 in range of the senders and row 1 in range of the receivers."""
+def edge_index(value: Any) -> tuple[Tensor, Tensor]:
+    """The rows of [2, E], senders and receivers."""
     index = index_tensor(value, "edge_index", axes=2)
     if index.shape[0] != 2:
         hint = " (this one looks like [E, 2]: transpose it)" if index.shape[1] == 2 else ""
         raise GraphError(f"edge_index must have shape [2, E], not {list(index.shape)}{hint}")
-    least, most = map(int, index.aminmax()) if index.numel() else (0, -1)
-    if least < 0 or most >= min(num_receivers, num_senders):
-        senders, receivers = ("nodes", "nodes") if square else ("senders", "receivers")
-        in_range(index[0], num_senders, "edge", "sender", f"the graph has {num_senders} {senders}")
-        in_range(index[1], num_receivers, "edge", "receiver", f"the graph has {num_receivers} {receivers}")
-    return index
+    senders, receivers = index.unbind()
+    return senders, receivers
+
+
+def ends(receivers: Tensor, senders: Tensor, shape: tuple[int, int]) -> None:
+    """The receivers and the senders of edges are in range of those of a graph."""
+    roles = ("nodes", "nodes") if shape[0] == shape[1] else ("receivers", "senders")
+    in_range(senders, shape[1], "edge", "sender", f"the graph has {shape[1]} {roles[1]}")
+    in_range(receivers, shape[0], "edge", "receiver", f"the graph has {shape[0]} {roles[0]}")
 
 
 def csr(offsets: Any, senders: Any, num_senders: int) -> tuple[Tensor, Tensor]:

@@ -243,10 +243,11 @@ class Exchange(Adjacency):
             if sender not in counts or receiver not in counts:
                 raise GraphError(f"the edges ({name}) join types of nodes of which there are only {', '.join(kinds)}")
             try:
-                index = checks.edge_index(index, counts[receiver], counts[sender], square=False)
+                senders, receivers = checks.edge_index(index)
+                checks.ends(receivers, senders, (counts[receiver], counts[sender]))
             except EdgewiseError as error:
                 raise type(error)(f"the edges ({name}): {error}") from error
-            edges.append(index + torch.tensor([[first[sender]], [first[receiver]]], device=index.device))
+            edges.append(torch.stack([senders + first[sender], receivers + first[receiver]]))
         sizes = [index.shape[1] for index in edges[1:]]
         graph = cls.from_edge_index(torch.cat([part.to(edges[-1].device) for part in edges], 1), sum(ends))
         types, relation_of = (

@@ -20,6 +20,7 @@ from edgewise.memory import check_fits
 
 FEW = 8  # with more intervals than this per receiver, the edges themselves are the smaller form
 COUNTED = 1 << 31  # intervals of all receivers that are counted: a minute or so
+LISTED = 1 << 13  # edges up to which receivers are listed at once: sooner than they are counted again
 CHUNK = 1 << 20  # intervals held at once while a rule that has many of them is lowered
 
 
@@ -164,24 +165,32 @@ def compiled(*tensors: Tensor) -> ModuleType | None:
     return native.library
 
 
-def sorted_edges(receivers: Tensor, senders: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR (offsets, senders) of an edge list in any order, and that order: edge e of the CSR is edge order[e].
+def sorted_edges(
+    receivers: Tensor, senders: Tensor, shape: tuple[int, int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """CSR (offsets, senders) of an edge list in any order, that order, and the receivers, unless there are many or they
+    are compiled: edge e of the CSR is edge order[e].
 
-    Parallel edges keep the caller's order. O(E) in C++, O(E log E) without it; the same bits either way.
+    Errors      GraphError for an edge that leads out of the graph: it and the bound are named
+    Edge cases  parallel edges keep the caller's order
+    Cost        O(E) in C++, O(E log E) without it; the same bits either way
     """
-    built = _sorted_in_c(receivers, senders, shape)
+    few = not torch.compiler.is_compiling() and receivers.shape[0] <= LISTED
+    listed = torch.empty_like(receivers) if few else None
+    built = _sorted_in_c(receivers, senders, shape, listed=listed)
     if built is not None:
-        return built
+        return *built, listed
+    checks.ends(receivers, senders, shape)
     if not is_traced() and shape[0] * shape[1] > checks.MOST:  # a pair is no number of 64 bits
         order = torch.sort(senders, stable=True).indices
         order = order[torch.sort(receivers[order], stable=True).indices]
-        return offsets_of(counts(receivers, shape[0])), senders[order], order
+        return offsets_of(counts(receivers, shape[0])), senders[order], order, receivers[order] if few else None
     key = receivers * shape[1] + senders
     if bool((key[1:] >= key[:-1]).all()):
         order = torch.arange(key.shape[0], device=key.device)
     else:
         order = torch.sort(key, stable=True).indices  # stable: parallel edges keep the caller's order
-    return offsets_of(counts(receivers, shape[0])), senders[order], order
+    return offsets_of(counts(receivers, shape[0])), senders[order], order, receivers[order] if few else None
 
 
 def transposed_edges(senders: Tensor, receivers: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -195,9 +204,12 @@ def transposed_edges(senders: Tensor, receivers: Tensor, shape: tuple[int, int])
 
 
 def _sorted_in_c(
-    majors: Tensor, minors: Tensor, shape: tuple[int, int], ascending: bool = False
+    majors: Tensor, minors: Tensor, shape: tuple[int, int], ascending: bool = False, listed: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Edges sorted by major, then minor; None where the C++ cannot. `ascending`: minors already ascend in the list."""
+    """Edges sorted by major, then minor; None where the C++ cannot, or one leads out of bounds.
+
+    Symbols     ascending = whether minors already ascend in the list, a graph's own; listed = what the majors go into
+    """
     edges, (rows, columns) = majors.shape[0], shape
     check_fits(8 * rows, "a list of where the edges of each of {:,} nodes begin", rows)
     offsets = majors.new_empty(rows + 1)
@@ -206,9 +218,9 @@ def _sorted_in_c(
         return None
     majors, minors = majors.contiguous(), minors.contiguous()
     by_major, order = torch.empty_like(minors), torch.empty_like(minors)
-    library.sort_edges(
+    inside = library.sort_edges(
         native.threads(),
         *(edges, rows, columns, majors.data_ptr(), minors.data_ptr(), ascending),
-        *(offsets.data_ptr(), by_major.data_ptr(), order.data_ptr()),
+        *(offsets.data_ptr(), by_major.data_ptr(), order.data_ptr(), 0 if listed is None else listed.data_ptr()),
     )
-    return offsets, by_major, order
+    return (offsets, by_major, order) if inside else None

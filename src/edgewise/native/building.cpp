@@ -15,9 +15,10 @@ static int64_t* out(uintptr_t address) { return reinterpret_cast<int64_t*>(addre
 void bind_building(nb::module_& module);
 void bind_building(nb::module_& module) {
   module.def("sort_edges", [](int threads, int64_t count, int64_t rows, int64_t columns, uintptr_t majors, uintptr_t minors,
-                              bool minors_ascend, uintptr_t offsets, uintptr_t sorted, uintptr_t order) {
+                              bool minors_ascend, uintptr_t offsets, uintptr_t sorted, uintptr_t order, uintptr_t along) {
     nb::gil_scoped_release unlocked;
-    sort_edges({threads, count, rows, columns, in(majors), in(minors), minors_ascend, out(offsets), out(sorted), out(order)});
+    return sort_edges({threads, count, rows, columns, in(majors), in(minors), minors_ascend, out(offsets), out(sorted),
+                       out(order), out(along)});
   });
   module.def("by_receiver", [](int threads, int64_t count, int64_t rows, int64_t columns, uintptr_t receivers, uintptr_t senders,
                                uintptr_t offsets, uintptr_t index, uintptr_t order) {

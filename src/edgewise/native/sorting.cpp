@@ -113,6 +113,7 @@ static void sort_items(const Edges& list, const Layout& at, int64_t buckets) {
       for (; row <= mine; ++row) list.offsets[row] = first + e;
       list.sorted[first + e] = int64_t(key & minor_mask);
       list.order[first + e] = sorted[e].index(at);
+      if (list.along) list.along[first + e] = mine;
     }
     for (; row < end; ++row) list.offsets[row] = first + n;
   });
@@ -130,13 +131,31 @@ static bool in_order(const Edges& list) {
     for (; row <= list.majors[e]; ++row) list.offsets[row] = e;
     list.sorted[e] = list.minors[e];
     list.order[e] = e;
+    if (list.along) list.along[e] = list.majors[e];
   }
   for (; row <= list.rows; ++row) list.offsets[row] = list.count;
   return true;
 }
 
-void sort_edges(const Edges& list) {
-  if (in_order(list)) return;
+// Numbers of which none has its highest bit set where `number` is one of 0, ..., `most`.
+static uint64_t outside(uint64_t number, uint64_t most) { return number | (most - number); }
+
+static bool inside(const Edges& list) {
+  constexpr int64_t block = 1 << 14;
+  const uint64_t last_row = uint64_t(list.rows) - 1, last_column = uint64_t(list.columns) - 1;
+  std::atomic<uint64_t> wrong{0};
+  over_items(list.threads, (list.count + block - 1) / block, [&](int64_t n, int) {
+    uint64_t mine = 0;
+    for (int64_t e = n * block; e < std::min((n + 1) * block, list.count); ++e)
+      mine |= outside(uint64_t(list.majors[e]), last_row) | outside(uint64_t(list.minors[e]), last_column);
+    wrong.fetch_or(mine, std::memory_order_relaxed);
+  });
+  return !(wrong >> 63);
+}
+
+bool sort_edges(const Edges& list) {
+  if (!list.minors_ascend && !inside(list)) return false;
+  if (in_order(list)) return true;
   const int row_bits = bits_of(uint64_t(list.rows - 1));
   const int bucket_bits = std::min({bits_of(uint64_t(list.count / BUCKET)), DIGIT, row_bits});
   Layout at;
@@ -146,10 +165,8 @@ void sort_edges(const Edges& list) {
   const int64_t buckets = ((list.rows - 1) >> at.low_bits) + 1;
   if (at.low_bits + at.minor_bits + at.index_bits <= 64) sort_items<Narrow>(list, at, buckets);
   else sort_items<Wide>(list, at, buckets);
+  return true;
 }
-
-// Numbers of which none has its highest bit set where `number` is one of 0, ..., `most`.
-static uint64_t outside(uint64_t number, uint64_t most) { return number | (most - number); }
 
 // True, and everything written, where receivers ascend and all is in bounds.
 static bool ascending(const EdgeList& list) {
@@ -186,13 +203,10 @@ bool by_receiver(const EdgeList& list) {
   expect_writes(list.index, list.count * sizeof(int32_t));
   if (list.order) expect_writes(list.order, list.count * sizeof(int32_t));
   if (ascending(list)) return true;
-  bool inside = true;
-  for (int64_t e = 0; e < list.count; ++e)
-    inside &= uint64_t(list.receivers[e]) < uint64_t(list.rows) && uint64_t(list.senders[e]) < uint64_t(list.columns);
-  if (!inside) return false;
   std::unique_ptr<int64_t[]> senders(new int64_t[list.count]), order(new int64_t[list.count]);
-  sort_edges({list.threads, list.count, list.rows, list.columns, list.receivers, list.senders, false, list.offsets,
-              senders.get(), order.get()});
+  if (!sort_edges({list.threads, list.count, list.rows, list.columns, list.receivers, list.senders, false, list.offsets,
+                   senders.get(), order.get(), nullptr}))
+    return false;
   for (int64_t e = 0; e < list.count; ++e) {
     list.index[e] = int32_t(senders[e]);
     if (list.order) list.order[e] = int32_t(order[e]);

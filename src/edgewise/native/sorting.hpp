@@ -10,11 +10,13 @@ struct Edges {
   int threads;
   int64_t count, rows, columns;    // 0 <= major < rows, 0 <= minor < columns
   const int64_t *majors, *minors;  // [count]
-  bool minors_ascend;              // in the list as it is: sorting by major alone is then enough
+  bool minors_ascend;              // in the list as it is, a graph's own: sorting by major alone is then enough
   int64_t *offsets, *sorted, *order;  // out: [rows + 1], minors [count], where each came from [count]
+  int64_t* along;                     // out, unless it is null: the majors in that order [count]
 };
 
-[[gnu::visibility("default")]] void sort_edges(const Edges& list);
+// False, and nothing written, where an edge leads out of bounds.
+[[gnu::visibility("default")]] bool sort_edges(const Edges& list);
 
 // Edges in any order, to be walked receiver by receiver.
 struct EdgeList {

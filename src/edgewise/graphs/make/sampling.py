@@ -227,7 +227,7 @@ def _sample_in_torch(graph: Graph, seeds: Tensor, fanouts: list[int], seed: int,
         senders, count = graph.senders[edges], len(nodes)
         nodes = torch.cat([nodes, senders[place[senders] < 0].unique()])
         place[nodes[count:]] = torch.arange(count, len(nodes), device=graph.device)
-        offsets, senders, order = lowering.sorted_edges(receivers, place[senders], (count, len(nodes)))
+        offsets, senders, order, _ = lowering.sorted_edges(receivers, place[senders], (count, len(nodes)))
         graphs.append(Graph._of(count, len(nodes), device=graph.device, offsets=offsets, senders=senders))
         chosen.append(edges[order])
     return Sample(nodes, tuple(reversed(graphs)), tuple(reversed(chosen)))
@@ -315,7 +315,7 @@ def sample_past(
         order = known.argsort()
         places = order[torch.searchsorted(known, reached, sorter=order)]
         nodes, owners = known % graph.num_receivers, known // graph.num_receivers
-        offsets, senders, order = lowering.sorted_edges(rows, places, (count, len(nodes)))
+        offsets, senders, order, _ = lowering.sorted_edges(rows, places, (count, len(nodes)))
         graphs.append(Graph._of(count, len(nodes), device=graph.device, offsets=offsets, senders=senders))
         chosen.append(edges[order])
     return Sample(nodes, tuple(reversed(graphs)), tuple(reversed(chosen)), owners)
