@@ -65,18 +65,31 @@ for step in range(10):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults)
 """
 
+LARGE = """
+from pathlib import Path
+import torch
+from edgewise.memory import keep_freed
+keep_freed()
+numbers = torch.ones(1 << 24)
+print("hg" in Path("/proc/self/smaps").read_text().split())
+"""
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_memory_is_kept_for_the_next_step_unless_the_user_has_said_otherwise():
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
     own = {**plain, "MALLOC_TRIM_THRESHOLD_": "131072"}
 
-    def faults(what: str, environment: dict[str, str]) -> int:
-        command = [sys.executable, "-c", STEPS, what]
-        return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+    def run(environment: dict[str, str], *command: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", *command], env=environment, check=True, capture_output=True, text=True
+        ).stdout
 
-    fresh, kept, chosen = faults("plain", plain), faults("keep", plain), faults("keep", own)
+    fresh, kept, chosen = (
+        int(run(*of)) for of in ((plain, STEPS, "plain"), (plain, STEPS, "keep"), (own, STEPS, "keep"))
+    )
     assert kept < 0.1 * min(fresh, chosen)
+    assert [run(environment, LARGE).strip() for environment in (plain, own)] == ["True", "False"]  # large pages
 
 
 def test_no_allocator_but_glibcs_is_touched(monkeypatch):
@@ -87,6 +100,7 @@ def test_no_allocator_but_glibcs_is_touched(monkeypatch):
         def mallopt(option: int, value: int) -> None:
             calls.append((option, value))
 
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
     for name in [name for name in os.environ if name.startswith("MALLOC_") or name == "GLIBC_TUNABLES"]:
         monkeypatch.delenv(name)
     for platform, library, asked in (("darwin", Glibc, False), ("linux", object, False), ("linux", Glibc, True)):
