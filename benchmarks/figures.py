@@ -291,7 +291,7 @@ def beside(figure: Figure, record: Record) -> tuple[float, str] | None:
 
 
 def wrong(figure: Figure, known: dict[str, Record]) -> Iterator[str]:
-    """What a figure breaks: its bounds; and none is under a simple method's figure that the figure itself beats."""
+    """What a figure breaks: its bounds; and none is under a simple method's figure that it beats beyond doubt."""
     if not figure.bound:
         return
     record = known[figure.command]
@@ -305,12 +305,23 @@ def wrong(figure: Figure, known: dict[str, Record]) -> Iterator[str]:
         else:
             sign, factor = said[1], float(said[2])
             limits = values(record, said[3]) if said[3] else {"": 1.0}
-            if simple and not said[3] and worse(factor, simple[0], less) and not worse(found[""], simple[0], less):
+            margin = doubt(figure, record)
+            beaten = simple and all(
+                not worse(value, simple[0], less) and abs(value - simple[0]) > margin for value in found.values()
+            )
+            if simple and beaten and not said[3] and worse(factor, simple[0], less):
                 yield f"{name}: the bound {factor:g} is under the {simple[0]:g} of {simple[1]}"
         for row, value in found.items():
             limit = factor * limits.get(row, next(iter(limits.values())))
             if value > limit + 1e-9 if sign == "≤" else value < limit - 1e-9:
                 yield f"{name}: {value:.4g}{f' ({row})' * bool(row)} is not {sign} {limit:.4g} ({bound})"
+
+
+def doubt(figure: Figure, record: Record) -> float:
+    """Two standard errors of a training's figure; of a single run, and of a study, 0."""
+    named = record.get("figures", {"": [0.0, None, 1]})
+    _, deviation, count = named.get(figure.value, next(iter(named.values())))
+    return 2 * (deviation or 0.0) / count**0.5
 
 
 def worse(one: float, other: float, less: bool) -> bool:

@@ -52,6 +52,7 @@ def test_each_claim_has_a_bound_or_says_that_it_has_none_and_shows_its_figure() 
         (Figure("", "a", bound="≤ 3", value="memory"), ""),
         (Figure("", "a", bound="≥ 0.8", simple="0.85 a guess"), "the bound 0.8 is under the 0.85 of a guess"),
         (Figure("", "a", bound="≥ 0.8", simple="0.95 a guess"), ""),  # the table says that it is missed
+        (Figure("", "a", bound="≥ 0.8", simple="0.895 a guess"), ""),  # within two standard errors
         (Figure("", "a", bound="better", without="--depth 0"), "0.9 is not ≥ 0.92 (better)"),
         (Figure("", "s", bound="≤ 0.5 × GNN/error", value="EGNN*/error"), ""),
         (Figure("", "s", bound="≤ 0.2 × GNN/error", value="EGNN*/error"), "0.017 (1 EGNN, turned) is not ≤ 0.0128"),
