@@ -34,6 +34,7 @@ def with_more_inputs() -> Iterator[tuple[str, Callable[..., Any], Any]]:
     yield "GraphAttention", layers.GraphAttention(4, 2, edges=2), (X, E)
     yield "GraphormerAttention", layers.GraphormerAttention(4, 2, most=2, edges=2), (X, E)
     yield "WeightedAttention", layers.WeightedAttention(4, 2), (X, E[:, :1])
+    yield "EventMemory", layers.EventMemory(4, edges=2), (X, X[:, :1], E[:, :1], E)
     yield "MessageNetwork", layers.MessageNetwork(4, 4, edges=2), (X, E)
     for name in ("EGNN", "AttentionEGNN"):
         yield name, getattr(layers, name)(4, 4, edges=2), (X, POSITIONS, E, CELL)
@@ -107,6 +108,7 @@ CASES = [
 ]
 # Parts of layers, which nothing but these calls.
 PARTS = {"AngularHash", "BlockSort", "Centroids", "DegreeCoordinates", "EdgeMLP", "LowRank", "RadialWeights"}
+PARTS |= {"TimeEncoding"}
 
 
 def wrong(x: Tensor) -> Iterator[tuple[str, Any]]:

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from edgewise.configuration import Count, Natural
 from edgewise.graphs import Graph
-from edgewise.layers.plain.layer import Layer
-from edgewise.layers.plain.linear import Linear
-from edgewise.layers.plain.sides import Edges, Places, Rows
+from edgewise.layers.plain.layer import Layer, checked
+from edgewise.layers.plain.linear import Linear, check_features
+from edgewise.layers.plain.sides import Edges, NodeRows, check_nodes
 
 
 class TimeEncoding(nn.Linear):
@@ -25,7 +25,8 @@ class TimeEncoding(nn.Linear):
         [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, channels: int) -> None:
+    @checked
+    def __init__(self, channels: Count) -> None:
         super().__init__(1, channels)
         with torch.no_grad():
             self.weight.copy_(10 ** -torch.linspace(0, 9, channels).unsqueeze(-1))
@@ -45,7 +46,7 @@ class EventMemory(Layer):
     Shapes      s [N, channels], written [N, 1], time [E, 1] (, e [E, edges]), in the graph's edge order
                 -> s' [N, channels], written' [N, 1]
     Edge cases  a node without an event keeps its memory and its time; of events at one time the last edge counts; times
-                may be whole numbers or float64 (seconds since 1970), of which float32 would lose the seconds
+                are counted in the dtype of `written`: int64 or float64 for seconds since 1970, which float32 would lose
     Cost        time O(E log E + N C²), of which the GRU takes nodes with an event alone; memory O(N C)
     Reference   Rossi et al., "Temporal graph networks for deep learning on dynamic graphs", 2020, §3.1 (identity
                 messages, the most recent one)
@@ -63,21 +64,22 @@ class EventMemory(Layer):
 
     def __init__(self, channels: Count, edges: Natural = 0) -> None:
         super().__init__()
-        self.channels = channels
         self.encoding = TimeEncoding(channels)
         self.edges = Linear(edges, channels, bias=False) if edges else None
         self.gru = nn.GRUCell((4 if edges else 3) * channels, channels)
 
     def forward(
-        self, graph: Graph, s: Annotated[Tensor, Rows("channels")], written: Places,
+        self, graph: Graph, s: NodeRows, written: Tensor,
         time: Annotated[Tensor, Edges("encoding")], e: Annotated[Tensor | None, Edges("edges")] = None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        check_features(s, self.gru.weight_hh)
+        check_nodes(graph, written, 1, "written", whole=True)
         i, latest = latest_edges(graph, time)
-        s_i, s_j, t_ij = s[i], s[graph.senders[latest]], time[latest]
+        s_i, s_j, t_ij = s[i], s[graph.senders[latest]], time[latest].to(written.dtype)
         m_i = [s_i, s_j, self.encoding((t_ij - written[i]).to(s.dtype))]
         if self.edges is not None and e is not None:
             m_i.append(self.edges(e[latest]))
-        return s.index_copy(0, i, self.gru(torch.cat(m_i, -1), s_i)), written.index_copy(0, i, t_ij.to(written.dtype))
+        return s.index_copy(0, i, self.gru(torch.cat(m_i, -1), s_i)), written.index_copy(0, i, t_ij)
 
 
 def latest_edges(graph: Graph, time: Tensor) -> tuple[Tensor, Tensor]:

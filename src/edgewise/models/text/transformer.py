@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Annotated, cast
@@ -66,9 +66,9 @@ class TransformerSettings(Settings):
     cap: Positive | None = None
 
     @property
-    def is_local(self) -> list[bool]:
+    def is_local(self) -> Iterator[bool]:
         """Which blocks attend to the last tokens alone."""
-        return [bool(self.local and number % self.every) for number in range(1, self.depth + 1)]
+        return (bool(self.local and number % self.every) for number in range(1, self.depth + 1))
 
     @property
     def of_attention(self) -> float:
