@@ -75,6 +75,7 @@ print("hg" in Path("/proc/self/smaps").read_text().split())
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator")
 def test_freed_memory_is_kept_for_the_next_step_unless_the_user_has_said_otherwise():
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}

@@ -110,7 +110,11 @@ def test_files_give_the_models_numbers_for_other_sizes(name: str, tmp_path: Path
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("to", "name"),
-    [("onnx", "m.onnx"), ("pt2", '"1" {x} \\n ü'), pytest.param("aoti", "m.aoti.pt2", marks=pytest.mark.compiled)],
+    [
+        ("onnx", "m.onnx"),
+        pytest.param("pt2", '"1" {x} \\n ü', marks=pytest.mark.processes),
+        pytest.param("aoti", "m.aoti.pt2", marks=pytest.mark.compiled),
+    ],
 )
 def test_a_file_comes_with_what_it_reads_an_example_and_a_script_that_runs_it(
     to: str, name: str, tmp_path: Path

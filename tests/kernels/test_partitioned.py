@@ -40,6 +40,7 @@ def run_ranks(folder, *names):
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(4)]
 
 
+@pytest.mark.processes
 def test_layers_on_two_ranks_are_those_of_one_process(tmp_path):
     found = run_ranks(tmp_path, *SMOKE)
     assert all(found[rank][f"{name} 2 float64"]["furthest"] < 1e-12 for rank in range(2) for name in SMOKE)

@@ -75,6 +75,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
 def test_the_number_of_threads_is_pytorchs():
     def started(count):
@@ -200,6 +201,7 @@ def test_every_instruction_set_of_the_machine_agrees(name):
         same(one, {key: x.double() for key, x in best.items()}, 1e-12 if dtype == torch.float64 else 1e-5, build)
 
 
+@pytest.mark.processes
 def test_the_best_instruction_set_runs_unless_another_is_chosen():
     code = "from edgewise.native import library; assert library.instruction_set() == library.instruction_sets()[-1]"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -232,6 +234,7 @@ say_if_missing()
 """
 
 
+@pytest.mark.processes
 def test_kernels_built_for_another_processor_are_refused_with_the_reason_and_what_helps():
     done = subprocess.run([sys.executable, "-c", ELSEWHERE], capture_output=True, text=True, check=True)
     reason = "edgewise cannot load its C++ kernels (they were built for x86-64-v4, which this processor is not)"

@@ -19,6 +19,7 @@ from training.tiny import configured, losses, records, same_run
 pytestmark = pytest.mark.timeout(600)  # the first test starts ten processes
 
 
+@pytest.mark.processes
 def test_two_forked_processes_have_the_loss_curve_of_one(tmp_path):
     """The one test of ranks that `make test` runs."""
     config = configured(model={"dropout": 0.0}, steps=6, batch=15, clip=0.5, log_every=1, threads=1)

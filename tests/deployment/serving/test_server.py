@@ -36,6 +36,7 @@ def process(karate):
         made.kill()
 
 
+@pytest.mark.processes
 def test_a_signal_ends_it_once_the_requests_that_have_come_are_answered(process) -> None:
     line = process.stdout.readline()
     (port,) = re.findall(r"predictions at http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)", line)
