@@ -50,7 +50,8 @@ def summary(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(summary, value))}]"
     if dataclasses.is_dataclass(value):
-        return f"{type(value).__name__} {summary([getattr(value, part.name) for part in dataclasses.fields(value)])}"
+        parts = (getattr(value, part.name) for part in dataclasses.fields(value))
+        return f"{type(value).__name__} {summary([part for part in parts if part is not None])}"
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ndarray):

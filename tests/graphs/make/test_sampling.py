@@ -420,7 +420,10 @@ def test_each_set_of_past_neighbours_is_as_likely() -> None:
     assert (counts - 2000).abs().max() < 5 * (6000 * 2 / 9) ** 0.5
 
 
-@pytest.mark.parametrize("until", [torch.tensor([float("nan")]), torch.ones(2)], ids=["nan", "two"])
-def test_a_seed_has_one_time(until: Tensor) -> None:
-    with pytest.raises(GraphError, match="seeds"):
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [(torch.tensor([torch.nan]), "seed 0: its time is no number"), (torch.ones(2), "a time for each")],
+)
+def test_a_seed_has_one_time(until: Tensor, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
         sample_past(complete(3), [0], [1], torch.ones(9), until)

@@ -296,8 +296,11 @@ def sample_past(
     nodes = checks.index_tensor(seeds, "seeds", axes=1).to(graph.device)
     checks.in_range(nodes, graph.num_receivers, "seed", "node", f"the graph has {graph.num_receivers} nodes")
     until = torch.as_tensor(until, device=graph.device)
-    if until.shape != nodes.shape or bool(until.isnan().any()) or bool(time.isnan().any()):
-        raise GraphError(f"until is {list(until.shape)} for {len(nodes)} seeds, or one of the times is no number")
+    if until.shape != nodes.shape:
+        raise GraphError(f"until is {list(until.shape)}, but must be [{len(nodes)}], a time for each of the seeds")
+    for what, times in (("edge", time), ("seed", until)):
+        if len(wrong := times.isnan().nonzero()):
+            raise GraphError(f"{what} {int(wrong[0])}: its time is no number (NaN)")
     device = "cpu" if generator is None else generator.device
     owners, graphs, chosen = torch.arange(len(nodes), device=graph.device), [], []
     for fanout in counts:
