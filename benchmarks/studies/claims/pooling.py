@@ -5,9 +5,10 @@ python -m benchmarks.studies.claims.pooling
 Each graph is a ring of eight communities of 10 to 18 nodes, in any order; a community has a colour, and a node shows it
 with probability 0.7, else any of the eight. Two colours lie d or d + 1 communities apart: which? Numbers of nodes, of
 links and of colours say nothing about it. All networks have two layers on the nodes, then three on the eight clusters
-or, without pooling, on the nodes; one without pooling has 15 layers. Clusters are learned (min-cut pooling), or fixed:
-nodes at random, nodes that show the same colour. 1,500 steps of 16 of 6,000 graphs, three seeds, each with 1,000
-graphs for its test.
+or, without pooling, on the nodes; one without pooling has 15 layers. Clusters are learned (min-cut pooling, DiffPool),
+or fixed: nodes at random, nodes that show the same colour; or half of the nodes are kept, by their features (Graph
+U-Nets) or by a convolution (SAGPool). 1,500 steps of 16 of 6,000 graphs, three seeds, each with 1,000 graphs for its
+test.
 """
 
 import math
@@ -24,7 +25,7 @@ from benchmarks.studies.training import parameters
 from edgewise import aggregate
 from edgewise.graphs import Graph
 from edgewise.kernels import ends
-from edgewise.layers import READOUTS, ClusterAssignment, min_cut_pool
+from edgewise.layers import GCN, READOUTS, ClusterAssignment, ProjectionScore, diff_pool, min_cut_pool, top_k_pool
 
 DISTANCES, TRAINING, TESTED, SEEDS = (1, 2, 3), 6_000, 1_000, (10, 11, 12)
 STEPS, BATCH, RATE, WIDTH = 1_500, 16, 0.003, 32
@@ -33,16 +34,19 @@ COMMUNITIES, SIZES, DEGREE, LINKS, SHOWN = 8, (10, 18), 4, 2, 0.7
 
 @dataclass(frozen=True)
 class Way:
-    """How clusters come about, how much the losses of pooling weigh, and how many layers follow."""
+    """How nodes are pooled, how much the losses of pooling weigh, and how many layers follow."""
 
-    clusters: str
+    pooled: str
     penalty: float = 0.0
     after: int = 3
 
 
 WAYS = {
-    "min-cut pooling": Way("learned", penalty=1.0),
-    "min-cut pooling without its losses": Way("learned"),
+    "min-cut pooling": Way("min-cut", penalty=1.0),
+    "min-cut pooling without its losses": Way("min-cut"),
+    "DiffPool": Way("diff", penalty=1.0),
+    "half of the nodes, by features (Graph U-Nets)": Way("projection"),
+    "half of the nodes, by a convolution (SAGPool)": Way("convolution"),
     "nodes of a colour pooled": Way("colour"),
     "random clusters": Way("random"),
     "no pooling": Way("none"),
@@ -120,16 +124,24 @@ class Network(nn.Module):
         self.after = nn.ModuleList(Convolution() for _ in range(way.after))
         self.between, self.norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.readout, self.say = READOUTS["mean"](WIDTH), nn.Linear(WIDTH, 2)
-        self.assign = ClusterAssignment(WIDTH, COMMUNITIES) if way.clusters == "learned" else None
+        scores = {"projection": ProjectionScore, "convolution": lambda width: GCN(width, 1)}
+        self.score = scores[way.pooled](WIDTH) if way.pooled in scores else None
+        self.assign = ClusterAssignment(WIDTH, COMMUNITIES) if way.pooled in ("min-cut", "diff") else None
 
     def forward(self, graph: Graph, colours: Tensor) -> tuple[Tensor, Tensor]:
         h, weight, losses = self.read(colours), normalised(graph), torch.zeros(())
         for layer in self.before:
             h = layer(graph, h, weight)
-        if self.way.clusters != "none":
-            pooled = min_cut_pool(graph, h, self.clusters(graph, h, colours))
-            graph, h, weight = pooled.graph, pooled.x, pooled.weight
-            losses = self.way.penalty * (pooled.cut + pooled.orthogonality).mean()
+        if self.score is not None:
+            graph, h, _ = top_k_pool(graph, h, self.score(graph, h))
+            weight = normalised(graph)
+        elif self.way.pooled == "diff":
+            graph, h, weight, link, entropy = diff_pool(graph, h, self.clusters(graph, h, colours))
+            weight = normalised(graph, weight)
+            losses = self.way.penalty * (link + entropy).mean()
+        elif self.way.pooled != "none":
+            graph, h, weight, cut, orthogonality = min_cut_pool(graph, h, self.clusters(graph, h, colours))
+            losses = self.way.penalty * (cut + orthogonality).mean()
         h = self.between(h)
         for layer in self.after:
             h = layer(graph, h, weight)
@@ -140,15 +152,16 @@ class Network(nn.Module):
         if self.assign is not None:
             return self.assign(graph, h)
         # Nodes are numbered at random: every eighth is a random cluster.
-        own = colours if self.way.clusters == "colour" else torch.arange(len(colours)) % COMMUNITIES
+        own = colours if self.way.pooled == "colour" else torch.arange(len(colours)) % COMMUNITIES
         return functional.one_hot(own, COMMUNITIES).to(h.dtype)
 
 
-def normalised(graph: Graph) -> Tensor:
-    """The entries of D^-½ A D^-½, as A_pool has them."""
-    degrees = graph.in_degrees().to(torch.float32).unsqueeze(-1)
+def normalised(graph: Graph, weight: Tensor | None = None) -> Tensor:
+    """The entries of D^-½ A D^-½, as A_pool of min-cut pooling has them."""
+    weight = torch.ones(graph.num_edges) if weight is None else weight
+    degrees = aggregate(graph, torch.ones(graph.num_senders, 1), weight).clamp(min=1e-12)
     receivers, senders = ends(graph, degrees, degrees)
-    return (receivers * senders).squeeze(-1).rsqrt()
+    return weight * (receivers * senders).squeeze(-1).rsqrt()
 
 
 def together(part: list[Drawn]) -> tuple[Graph, Tensor, Tensor]:
