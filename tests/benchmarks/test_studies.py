@@ -125,6 +125,8 @@ def test_networks_that_are_compared_are_of_one_size() -> None:
 
 LITTLE = {"task.training": "2", "task.held_out": "1", "task.frames": "5", "task.temperatures": "[300.0]"}
 LITTLE |= {"model.width": "16", "model.depth": "2", "train.steps": "10", "evaluation.every": "10"}
+TINY = {"width": 16, "depth": 1}
+CHAINS = [f"{'C' * before}N{'C' * after}" for before in range(20) for after in range(20)]
 SMALL: dict[str, Callable[[], Any]] = {
     "alignment": lambda: alignment.measure(lengths=(2, 3), seconds=0.1),
     "energy": lambda: energy.measure((*LITTLE.items(),), picoseconds=0.02),
@@ -133,6 +135,7 @@ SMALL: dict[str, Callable[[], Any]] = {
     "learned": lambda: learned.measure({"drawn": learned.drawn(), "sinusoids": learned.sinusoids()}),
     "lottery": lambda: lottery.measure({32: (2, 8, 32), 64: (2, 64)}, steps=3),
     "materials": lambda: [*materials.measure(1, steps=1, parts={"train": 1, "valid": 1, "test": 1})],
+    "molecules": lambda: [*molecules.measure(CHAINS, 1, count=8, model=TINY, train={"steps": 1})],
     "norms": lambda: norms.measure(depths=(1, 2), steps=1, seeds=2),
     "optimisers": lambda: optimisers.measure(passes=1, seeds=(1,)),
     "posteriors": lambda: posteriors.measure(runs=40, settled=0.2, repeats=2, steps=50),

@@ -1,15 +1,16 @@
 """Does a text model write molecules that exist, and new ones, more often than n-grams do?
 
-python -m benchmarks.studies.claims.molecules
+python -m benchmarks.studies.claims.molecules [seeds]
 
 The molecules of ESOL, Lipophilicity, BACE and ClinTox, each once, in RDKit's spelling of at most 100 characters: 80 %
 train, 10 % choose the weights. A small `own-text-model` reads their characters for 800 steps; n-grams (Kneser and Ney)
-count the same ones. Each writes 1,000 texts at temperature 1. Valid: RDKit reads and sanitises it; unique: of the valid
-ones, those that differ; novel: of these, those that are no training molecule. Atoms: how large valid ones are, since a
-text of few atoms is easily valid.
+count the same ones. Each writes 1,000 texts at temperature 1, for each of five seeds. Valid: RDKit reads and sanitises
+it; unique: of the valid ones, those that differ; novel: of these, those that are no training molecule. Atoms: how large
+valid ones are, since a text of few atoms is easily valid.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -98,23 +99,36 @@ def judged(written: Sequence[str], known: set[str], count: int) -> list[float]:
     return [*shares, float(np.mean(atoms or [0])), float(np.std(atoms or [0]))]
 
 
-def measure(molecules: list[str], count: int = DRAWN, **options: Any) -> dict[str, list[float]]:
-    """What each method writes, judged; beside them the molecules that neither trained nor chose the weights."""
+def measure(
+    molecules: list[str], seeds: int, count: int = DRAWN, **options: Any
+) -> Iterator[tuple[str, list[list[float]]]]:
+    """What each method writes, judged for each seed; before it what neither trained nor chose the weights."""
     cut = shuffled(len(molecules), 0)
     texts = {split: [molecules[row] for row in rows.tolist()] for split, rows in cut.items()}
     known = set(texts["train"])
-    found = {"held-out molecules": judged(texts["test"], known, len(texts["test"]))}
-    found |= {f"{n}-grams": judged(from_counts(texts["train"], n, count), known, count) for n in ORDERS}
-    with TemporaryDirectory() as place:
-        return found | {"text model": judged(from_model(texts, Path(place), count, **options), known, count)}
+    yield "held-out molecules", [judged(texts["test"], known, len(texts["test"]))]
+    for n in ORDERS:
+        written = [from_counts(texts["train"], n, count, seed) for seed in range(seeds)]
+        yield f"{n}-grams", [judged(one, known, count) for one in written]
+    found = []
+    for seed in range(seeds):
+        own = {**options, "train": {**options["train"], "seed": seed}}
+        with TemporaryDirectory() as place:
+            found.append(judged(from_model(texts, Path(place), count, **own), known, count))
+    yield "text model", found
 
 
-def main() -> None:
+def main(seeds: int = 5) -> None:
     print("| written by | valid | unique | novel | all three | atoms |\n|---|---|---|---|---|---|")
-    for name, (*shares, mean, deviation) in measure(read(), **SMALL).items():
-        cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
-        print(f"| {name} | {cells} | {mean:.1f} ± {deviation:.1f} |", flush=True)
+    for name, found in measure(read(), seeds, **SMALL):
+        *shares, atoms, apart = np.mean(found, 0)
+        spread = np.std(found, 0, ddof=1) if len(found) > 1 else None
+        cells = [
+            f"{100 * share:.1f} %" + ("" if spread is None else f" ± {100 * spread[column]:.1f} %")
+            for column, share in enumerate(shares)
+        ]
+        print(f"| {name} | {' | '.join(cells)} | {atoms:.1f} ± {apart:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))
