@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgewise.deployment import load, predict_file
+from edgewise.deployment.inputs import one_input
 from edgewise.deployment.serving import application
 from edgewise.errors import ConfigError, DataError
 from edgewise.training import Choice, RunConfig, TrainSettings, train
@@ -181,6 +182,15 @@ def test_a_row_that_is_none_is_named_without_the_place_where_it_was_read(name, r
 def test_a_graph_may_have_no_edges(runs) -> None:
     assert len(runs["graph-folder"].predict([{"nodes": GRAPH["nodes"]}, GRAPH])) == 2
     assert runs["node-folder"].predict([{"node": {"age": 3, "colour": "g"}}])[0]["node"] == "new"
+
+
+@pytest.mark.parametrize("kind", ["text-table", "parallel-text"])
+def test_the_name_of_a_table_is_no_text(runs, tmp_path: Path, kind: str) -> None:
+    task, table = runs[kind].task, write(tmp_path, rows=[["text"], ["a good one"]]) / "rows.csv"
+    with pytest.raises(DataError, match=r"rows\.csv is the name of a file, not a text"):
+        one_input(str(table), task)
+    for text in ("rows.csv, they say", str(tmp_path), "a\0b", "x" * 10_000):
+        assert one_input(text, task) == text
 
 
 def test_tables_of_polars_and_files_are_rows(runs, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from edgewise.errors import ConfigError, DataError, EdgewiseError, a_kind
 from edgewise.files import read_json, reading
 from edgewise.tasks.core.abilities import ReadsTables
 from edgewise.tasks.core.task import Task
+from edgewise.tasks.text.tokenization import KeepsTokenizer
 
 MAX_JSON = 1 << 26  # bytes of a file of objects
 FRAMES = (".xyz", ".extxyz")  # files of several inputs, which a task that names them reads as a whole
@@ -62,10 +63,13 @@ def is_file_of_inputs(request: str | os.PathLike[str]) -> bool:
 
 
 def one_input(request: str, task: Task) -> str:
-    """An input as a task reads it: of a .json file the object that it holds."""
-    if not (request.strip().lower().endswith(".json") and is_file_of_inputs(request)):
+    """An input as a task reads it: of a .json file the object that it holds. A task of texts reads no other file."""
+    place = Path(request.strip() or os.devnull)
+    if place.suffix.lower() != ".json" or not is_file_of_inputs(request):
+        if isinstance(task, KeepsTokenizer) and is_file_of_inputs(request) and not place.is_dir():
+            raise DataError(f"{request} is the name of a file, not a text")
         return request
-    row = read_json(Path(request.strip()), "JSON", MAX_JSON)
+    row = read_json(place, "JSON", MAX_JSON)
     if not isinstance(row, dict):
         raise DataError(f"{request}: it holds {a_kind(row)}, not one object, as {getattr(task, 'form', '') or '{...}'}")
     return as_text(row)
