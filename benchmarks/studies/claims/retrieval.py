@@ -9,7 +9,6 @@ length, and the seconds and memory of a step, forward and backward, on one text.
 """
 
 import math
-import resource
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.memory import MEGABYTE, peak_above
 from benchmarks.studies.training import parameters
 from edgewise import causal
 from edgewise.configuration import Choice
@@ -122,14 +122,16 @@ def step(name: str, length: int) -> None:
     way, generator = WAYS[name], torch.Generator().manual_seed(0)
     model = network(way)
     model(way.graph(64), texts(64, 1, generator)[0]).sum().backward()
-    resident, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, math.inf
     tokens, due = texts(length, 1, generator)
-    for _ in range(3):
+
+    def seconds() -> float:
         began = time.process_time()
         outputs = model(way.graph(length), tokens)[:, -ASKED:]
         functional.cross_entropy(outputs.flatten(0, 1), due.flatten()).backward()
-        seconds = min(seconds, time.process_time() - began)
-    print(seconds, 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident))
+        return time.process_time() - began
+
+    memory = MEGABYTE * peak_above(seconds)
+    print(min(seconds() for _ in range(3)), memory)
 
 
 def costs(name: str, length: int) -> dict[str, float]:
