@@ -98,7 +98,7 @@ def measure(
         yield "straight on", straight
 
 
-def main(seeds: int = 5) -> None:
+def main(seeds: int = 3) -> None:
     torch.set_num_threads(1)
     print("| simulator | next frame, mm | roll-out, cm | seeds |\n|---|---|---|---|")
     for name, found in measure(seeds):
