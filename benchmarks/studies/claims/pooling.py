@@ -124,8 +124,9 @@ class Network(nn.Module):
         self.after = nn.ModuleList(Convolution() for _ in range(way.after))
         self.between, self.norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.readout, self.say = READOUTS["mean"](WIDTH), nn.Linear(WIDTH, 2)
-        scores = {"projection": ProjectionScore, "convolution": lambda width: GCN(width, 1)}
-        self.score = scores[way.pooled](WIDTH) if way.pooled in scores else None
+        self.score: nn.Module | None = None
+        if way.pooled in ("projection", "convolution"):
+            self.score = ProjectionScore(WIDTH) if way.pooled == "projection" else GCN(WIDTH, 1)
         self.assign = ClusterAssignment(WIDTH, COMMUNITIES) if way.pooled in ("min-cut", "diff") else None
 
     def forward(self, graph: Graph, colours: Tensor) -> tuple[Tensor, Tensor]:
