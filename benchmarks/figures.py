@@ -60,6 +60,12 @@ HEAD = ("command", "measure", "bound", "simple method", "without it", "measured"
 LESS = ("loss", "mse", "rmse", "ratio", "force_error", "energy_error", "memory", "degree", "clustering")  # is better
 PERCENT = ("accuracy", "recalled", "ratio", "force_error", "energy_error", "valid", "novel", "unique")
 DECIMALS = {"bleu": 1, "elbo": 1, "mse": 4, "degree": 4, "clustering": 4}  # of others 3
+# What `edgewise.memory.keep_freed` asks for in the `edgewise` command.
+KEPT = {
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TRIM_THRESHOLD_": "536870912",
+    "THP_MEM_ALLOC_ENABLE": "1",
+}
 UNKNOWN = 60.0  # seconds of a command that was never timed
 NO_DATA = "no folder with all files of"
 Record = dict[str, Any]
@@ -187,12 +193,12 @@ def process(words: Sequence[str], folder: Path) -> tuple[str, dict[str, float]]:
 
 
 def environment() -> dict[str, str]:
-    """That of a command, which runs on one thread, and elsewhere than here."""
+    """That of a command, which runs on one thread, and elsewhere than here; studies keep freed memory as it does."""
     data, paths = os.environ.get("EDGEWISE_DATA"), [str(ROOT), os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | (
         {"EDGEWISE_DATA": str(Path(data).resolve())} if data else {}
     )
-    return {"OMP_NUM_THREADS": "1", **os.environ, **own}
+    return KEPT | {"OMP_NUM_THREADS": "1", **os.environ, **own}
 
 
 def fetch(chosen: Sequence[str]) -> None:

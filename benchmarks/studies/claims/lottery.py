@@ -21,7 +21,7 @@ from torch.nn import functional
 from edgewise import attend, plans
 from edgewise.graphs import Graph
 
-SIZES: dict[int, tuple[int, ...]] = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 128)}
+SIZES: dict[int, tuple[int, ...]] = {256: (4, 16, 64, 256), 1024: (4, 16, 64, 256), 4096: (4, 16, 64, 256)}
 STEPS, WIDTH, HEADS, CLASSES, SEED = 40, 16, 2, 4, 0
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]  # q, k, v [N, H, C] -> [N, H, C]

@@ -116,6 +116,14 @@ def repeats_an_edge(offsets: Tensor, senders: Tensor) -> bool:
 repeats_an_edge._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
+def in_rows(starts: Tensor, stops: Tensor, counts: Tensor) -> Intervals:
+    """Intervals one after the other as a table [I, R] of as many for each receiver as `counts` [I] says, then empty."""
+    row = torch.repeat_interleave(counts)
+    both = starts.new_zeros(2, len(counts), int(counts.max()) if len(counts) else 0)
+    both[:, row, torch.arange(len(row)) - offsets_of(counts)[row]] = torch.stack([starts, stops])
+    return both[0], both[1]
+
+
 def senders_of(starts: Tensor, stops: Tensor, num_edges: int | None = None) -> Tensor:
     """All j of all intervals, in order [E]: they count up by one, and jump where an interval begins."""
     starts, lengths = starts.flatten(), (stops - starts).flatten()

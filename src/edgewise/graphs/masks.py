@@ -233,15 +233,12 @@ def _forms(runs: Runs, receivers: int, senders: int, block: int) -> dict[str, An
     starts, stops, counts = runs
     if len(counts) == 0:  # without senders there are no rows
         counts = torch.zeros(-(-receivers // block), dtype=torch.int64)
-    most, row, lengths = int(counts.max()) if len(counts) else 0, torch.repeat_interleave(counts), stops - starts
+    most, lengths = int(counts.max()) if len(counts) else 0, stops - starts
     if block == 1 and 2 * most * receivers > int(lengths.sum()):
-        degrees = torch.zeros_like(counts).index_add(0, row, lengths)
+        degrees = torch.zeros_like(counts).index_add(0, torch.repeat_interleave(counts), lengths)
         return {"offsets": lowering.offsets_of(degrees), "senders": lowering.senders_of(starts, stops)}
-    place = torch.arange(len(row)) - lowering.offsets_of(counts)[row]
-    both = torch.zeros(2, len(counts), most, dtype=torch.int64)
-    both[:, row, place] = torch.stack([starts, stops])
-    both = (both.repeat_interleave(block, 1)[:, :receivers] * block).clamp(max=senders)
-    ranges = ascending(both[0], both[1])
+    both = lowering.in_rows(starts, stops, counts)
+    ranges = ascending(*((x.repeat_interleave(block, 0)[:receivers] * block).clamp(max=senders) for x in both))
     rule = _rule_of(ranges, senders) if most == 1 else None
     return {"_ranges": ranges} if rule is None else {"rule": rule}
 

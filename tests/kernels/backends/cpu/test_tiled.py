@@ -291,6 +291,19 @@ def test_pairs_of_many_receivers_are_counted_in_a_sample(graph, monkeypatch):
     assert sampled == pytest.approx(counted, rel=0.01) and sampled != counted
 
 
+def test_a_list_of_edges_to_consecutive_senders_runs_on_its_ranges():
+    whole = complete(70).edge_index()
+    for edges in (whole, whole[:, whole[0] != whole[1]], causal(90).edge_index(), blocks([40, 0, 30]).edge_index()):
+        graph = Graph.from_edge_index(edges, num_nodes=90)
+        assert plan(graph, heads=2, channels=16).choice == "tiled"
+        tensors, bias = draw(graph, 2, 16, 9), torch.randn(graph.num_edges, 2, dtype=torch.float64)
+        assert largest_error(results(graph, tensors, "tiled"), results(graph, tensors, "segment")) < 1e-10
+        assert largest_error(biased(graph, tensors, bias, "tiled"), biased(graph, tensors, bias, "segment")) < 1e-10
+    far, doubled = torch.cat([whole[:, :64], 2 * whole[:, 2000:]], 1), whole[:, :1000].repeat(1, 2)
+    for edges in (far, doubled, whole[:, :100], whole[:, :0]):
+        assert plan(Graph.from_edge_index(edges, num_nodes=140), heads=2, channels=16).choice != "tiled"
+
+
 def test_a_plan_makes_no_ranges():
     graph = window(1 << 21, 3)
     made = plan(graph, heads=4, channels=16)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from edgewise.graphs import Graph
 from edgewise.graphs.derived import cached
-from edgewise.graphs.forms import intervals_of, range_count
+from edgewise.graphs.forms import FEW, in_rows, intervals_of, range_count
 from edgewise.graphs.rule import Blocks, Rule, constant
 from edgewise.graphs.tracing import is_real
 from edgewise.native import library
@@ -17,14 +18,41 @@ from edgewise.native import library
 AROUND = 40  # pairs of a receiver in the tiles of a causal graph or a window that are no edges: 23 to 63
 COUNTED = 1 << 22  # receivers of a rule, up to which the pairs of all are counted
 STEP = 32  # senders by which tiles are cut, as pairs_in_tiles has it
+LONG = 16  # edges to consecutive senders that are worth a range in place of a list; assumed
+FIRST = 1 << 12  # edges of a list that are looked at before all of them are
 SAMPLES, SAMPLE = 64, 1 << 12  # parts of more of them, and receivers of each whose pairs are
 
 Tiles = tuple[Tensor, Tensor, Tensor | None]  # starts, stops [I, R], and the order of the nodes in which they hold
 
 
-@cached
 def tiles_of(graph: Graph) -> Tiles | None:
-    """The graph's ranges, or fewer of its nodes in another order; None where there are too many."""
+    """The graph's ranges, or fewer of its nodes in another order; None where there are too many.
+
+    Edge cases  a list of edges has those of its runs of consecutive senders, as of all pairs but loops, unless traced
+    """
+    if not graph.is_list:
+        return _tiles_of(graph)
+    long = is_real(graph.senders) and 0 < LONG * graph.num_receivers <= graph.num_edges
+    return _runs_of(graph) if long else None
+
+
+@cached
+def _runs_of(graph: Graph) -> Tiles | None:
+    senders, offsets = graph.senders, graph.offsets
+    if LONG * int((senders[:FIRST].diff() != 1).sum()) > len(senders[:FIRST]) + LONG * FEW:
+        return None
+    begins = functional.pad(senders.diff() != 1, (1, 0), value=True)
+    begins[offsets[:-1][graph.in_degrees() > 0]] = True
+    first = begins.nonzero().flatten()
+    counts = torch.bincount(torch.bucketize(first, offsets[1:], right=True), minlength=graph.num_receivers)
+    if LONG * int(counts.max()) * graph.num_receivers > len(senders):
+        return None
+    last = functional.pad(first[1:], (0, 1), value=len(senders)) - 1
+    return *in_rows(senders[first], senders[last] + 1, counts), None
+
+
+@cached
+def _tiles_of(graph: Graph) -> Tiles | None:
     device = graph.device
     if (reordered := _by_block(graph)) is not None:
         blocks, order = reordered
