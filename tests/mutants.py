@@ -37,9 +37,10 @@ SAME = (
     "_Eq_Is",
     "_NotEq_IsNot",
 )  # they tell apart only what is equal but not the same object
-ROWS, RUNS = "tests/layers/test_conformance.py", "tests/apps/test_first_step.py"
-SUITES = {"graphs": [ROWS], "kernels": [ROWS], "layers": [ROWS, "tests/layers/test_first_output.py"], "tasks": [RUNS]}
-SUITES |= {name: [RUNS] for name in ("models", "training", "data")}
+RUNS = "tests/training/test_loop.py"
+ROWS, DATA = "tests/layers/test_conformance.py", "tests/apps/test_data_on_record.py"
+SUITES = {"graphs": [ROWS], "kernels": [ROWS], "layers": [ROWS, "tests/layers/test_first_output.py"], "tasks": [DATA]}
+SUITES |= {"data": [DATA], "models": [RUNS], "training": [RUNS]}
 FEW = 12  # tests of what imports a file
 SWAPS = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr BitOr_BitAnd LShift_RShift"
 

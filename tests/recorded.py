@@ -1,7 +1,7 @@
-"""First losses and first outputs that must not change unnoticed, in tests/recorded/NAME.txt.
+"""Made data and first outputs that must not change unnoticed, in tests/recorded/NAME.txt.
 
-Where a change is meant, RECORD=1 writes the file anew (RECORD=1 pytest tests/apps/test_first_step.py); the difference
-then shows in the commit.
+Where a change is meant, RECORD=1 writes the file anew (RECORD=1 pytest tests/apps/test_data_on_record.py); the
+difference then shows in the commit.
 """
 
 import dataclasses
