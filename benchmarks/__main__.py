@@ -3,7 +3,7 @@
     python -m benchmarks                                    the cases
     python -m benchmarks csr-4x16 --threads 2
     python -m benchmarks window-4096 --only edgewise sdpa-blocks
-    python -m benchmarks all --out results
+    python -m benchmarks all --brief
     python -m benchmarks all --device cuda --out results    on an NVIDIA GPU, straight from the sources (PYTHONPATH=src)
 
 A contender whose output or gradients differ from the float64 oracle's is not timed; training steps are compared by
@@ -34,7 +34,7 @@ from benchmarks import exact, memory, roofline
 from benchmarks.cases import CASES, CASES_OF_A_GPU, Case, Part
 from benchmarks.contenders import PEERS, Contender, cora, gpt, ours_on
 from benchmarks.inputs import Differentiated, Epoch, SmallGPT
-from benchmarks.report import lines, markdown, surroundings
+from benchmarks.report import brief, lines, markdown, surroundings
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.console import columns
 from edgewise.errors import BackendRefusal, ConfigError, EdgewiseError, nearest
@@ -155,7 +155,8 @@ def measure(part: Part, contenders: dict[str, Contender], machine: Machine, roun
     for (name, kind), taken in turns(works, machine, rounds).items():
         rows[name]["seconds"][kind] = taken
         if part.traffic:
-            rows[name][f"{kind} bytes"] = roofline.of(sets[0], part.traffic, kind)[0] * dtype.itemsize / 4
+            moved, operations = roofline.of(sets[0], part.traffic, kind)
+            rows[name] |= {f"{kind} bytes": moved * dtype.itemsize / 4, f"{kind} operations": operations}
     return list(rows.values())
 
 
@@ -172,10 +173,10 @@ def turns(
     return taken
 
 
-def chosen(case: Case, kind: str, only: Sequence[str], quick: bool) -> dict[str, Contender]:
+def chosen(case: Case, kind: str, only: Sequence[str], quick: bool, brief: bool = False) -> dict[str, Contender]:
     """Who takes part: Edgewise by the planner and by each backend, and the case's peers."""
     own = ours_on(kind)
-    found = ({"edgewise": own["edgewise"]} if case.whole else own) | {name: PEERS[name] for name in case.peers}
+    found = ({"edgewise": own["edgewise"]} if case.whole or brief else own) | {name: PEERS[name] for name in case.peers}
     for name in only:
         if name not in found:
             raise ConfigError(f"unknown contender {name!r}{nearest(name, found)}; there are {', '.join(found)}")
@@ -191,6 +192,9 @@ def build_parser() -> Parser:
     parser.add_argument("--threads", type=whole(1, 1024), default=1, metavar="N", help="(default: 1)")
     parser.add_argument("--rounds", type=whole(1, 10_000), default=7, metavar="N", help="(default: 7)")
     parser.add_argument("--only", nargs="+", default=[], metavar="CONTENDER", help="these contenders only")
+    parser.add_argument(
+        "--brief", action="store_true", help="the planner's choice beside the fastest peer, in one table"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing compiled; no figure counts")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write table.md and results.json here")
     return parser
@@ -224,17 +228,20 @@ def bench(options: argparse.Namespace) -> int:
     print(text[0] if names else "", flush=True)
     for name in names:
         case = known[name]
-        contenders = chosen(case, options.device, options.only, options.quick)
+        contenders = chosen(case, options.device, options.only, options.quick, options.brief)
         rounds, size = (LEAST, case.quick) if options.quick else (options.rounds, 1.0)
         for title, part in list(case.parts.items())[: 1 if options.quick else None]:
             rows = measure(part, contenders, machine, rounds, size)
             results["rows"] += [{"case": name, "part": title} | row for row in rows]
             text.append(f"## {name} {title}".rstrip() + f"\n\n{case.about}\n\n{markdown(lines(rows, copied))}")
-            print(f"\n{text[-1]}", flush=True)
+            print(name if options.brief else f"\n{text[-1]}", flush=True)
         if options.out is not None:
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / "table.md").write_text("\n\n".join(text), encoding="utf-8")
             (options.out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if options.brief and names:
+        multiplied = roofline.multiplied(machine.kind, machine.seconds)
+        print(f"products {multiplied / 1e9:.0f} GFLOP/s\n\n{markdown(brief(results['rows'], copied, multiplied))}")
     return int(any(map(failed, results["rows"])))
 
 

@@ -119,7 +119,11 @@ def measured(command: str, again: bool = False) -> Record:
 def place(command: str) -> Path:
     """The file of a command's result; another one after a change of its recipe or study."""
     first, *words = shlex.split(command)
-    path = ROOT / f"{words[1].replace('.', '/')}.py" if first == "python" else FOLDER / f"{words[1]}.yaml"
+    if first == "python":
+        path = ROOT / words[1].replace(".", "/")
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    else:
+        path = FOLDER / f"{words[1]}.yaml"
     source = sha256(f"{command}\n{path.read_text(encoding='utf-8')}".encode()).hexdigest()[:12]
     return BUILD / f"{re.sub(r'[^A-Za-z0-9.=]+', '-', command)[:180]}-{source}.json"
 
@@ -129,7 +133,7 @@ def run(command: str) -> Record:
     first, *words = shlex.split(command)
     if first == "python":
         printed, used = process([*words], ROOT)
-        lines = [line.strip().strip("|").split("|") for line in printed.splitlines() if re.match(r"\|(?!---)", line)]
+        lines = [line.strip().strip("|").split("|") for line in printed.splitlines() if re.match(r"\|(?! ?---)", line)]
         return {"command": command, "rows": [[cell.strip() for cell in line] for line in lines], **used}
     recipe, words = words[1], [Template(word).safe_substitute(environment()) for word in words]
     more: list[str] = []
@@ -399,7 +403,8 @@ def tables(known: dict[str, Record]) -> dict[str, str]:
         if not figure.table or not {figure.command, figure.other} <= {"", *known}:
             continue
         if "rows" in known[figure.command] and not figure.value:
-            rows[figure.table] = known[figure.command]["rows"]
+            head, *found = known[figure.command]["rows"]  # of several studies with the same head one table
+            rows[figure.table] = [*rows.get(figure.table, [head]), *found]
         else:
             own, row = rows.setdefault(figure.table, [list(HEAD)]), line(figure, known)
             own.append([*row[:-1], ""] if row[0] == own[-1][0] else row)  # a command's seconds once

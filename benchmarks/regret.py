@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks import inputs
+from benchmarks.report import markdown
 from edgewise.apps.arguments import Parser, whole
 from edgewise.apps.console import columns
 from edgewise.errors import ConfigError, EdgewiseError
@@ -289,7 +290,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EdgewiseError as error:
         print("regret: error: " + " ".join(str(error).split()), file=sys.stderr)
         return 2
-    print(table(list(rows.values())))
+    print(table(list(rows.values()), args.seed))
     return 0
 
 
@@ -303,18 +304,24 @@ def again(doubted: dict[int, dict[str, Any]], seed: int) -> dict[int, dict[str, 
     return {number: sorted(three, key=lambda row: row["regret"])[1] for number, three in found.items()}
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The ten worst, the median and the worst."""
+def table(rows: Sequence[dict[str, Any]], seed: int) -> str:
+    """The ten worst, and all together."""
     heads = ("graph", "n", "edges", "heads", "channels", "what", "choice", "best")
     worst = sorted(rows, key=lambda row: -row["regret"])[:10]
     lines = [{name: name for name in heads} | {"regret": "regret"}]
     lines += [{name: str(row[name]) for name in heads} | {"regret": f"{row['regret']:.1%}"} for row in worst]
-    contested = sum(len(row["milliseconds"]) > 1 for row in rows)
-    found = [row["regret"] for row in rows]
-    return (
-        f"{columns(lines)}\n{len(rows)} calls, {contested} of which more than one backend can run: "
-        f"median {statistics.median(found):.1%}, worst {max(found):.1%}"
-    )
+    found, first = [row["regret"] for row in rows], worst[0]
+    summary = {
+        "seed": str(seed),
+        "threads": str(torch.get_num_threads()),
+        "calls": str(len(rows)),
+        "with a choice": str(sum(len(row["milliseconds"]) > 1 for row in rows)),
+        "median": f"{statistics.median(found):.1%}",
+        "within 10 %": str(sum(one <= BAR for one in found)),
+        "worst": f"{max(found):.1%}",
+        "at": f"{first['what']} on {first['edges']:,} edges, {first['heads']} × {first['channels']} channels",
+    }
+    return f"{columns(lines)}\n\n{markdown([summary])}"
 
 
 if __name__ == "__main__":

@@ -55,6 +55,28 @@ def lines(rows: Sequence[Row], copied: float) -> list[dict[str, str]]:
     return [{name: text for name, text in line.items() if any(one[name] for one in found)} for line in found]
 
 
+def brief(rows: Sequence[Row], copied: float, multiplied: float) -> list[dict[str, str]]:
+    """A line for each case and pass: Edgewise beside the fastest peer, and its shares of the machine's two speeds."""
+    found = []
+    for name in dict.fromkeys((row["case"], row["part"]) for row in rows):
+        own, *peers = (row for row in rows if (row["case"], row["part"]) == name and row["seconds"])
+        for kind, taken in own["seconds"].items():
+            middle = statistics.median(taken)
+            beside = [(statistics.median(peer["seconds"][kind]), peer) for peer in peers if kind in peer["seconds"]]
+            least, peer = min(beside, key=lambda one: one[0], default=(0.0, {}))
+            shares = {
+                f"of {what}": f"{own[key] / middle / speed:.0%}" if (key := f"{kind} {unit}") in own else ""
+                for what, unit, speed in (("copying", "bytes", copied), ("products", "operations", multiplied))
+            }
+            line = {"case": " ".join(filter(None, name)), "threads": str(own["threads"])}
+            line |= {"pass": {"step": "forward and backward"}.get(kind, kind)}
+            line |= {"Edgewise, ms": shown(1e3 * middle), "peer, ms": shown(1e3 * least) if peer else ""}
+            line |= {"peer": peer.get("contender", ""), "×": f"{least / middle:.2f}" if peer else ""}
+            line |= {"MB": f"{own['MB']:,.0f}", "its MB": f"{peer['MB']:,.0f}" if peer else ""}
+            found.append(line | shares)
+    return found
+
+
 def milliseconds(taken: Sequence[float]) -> str:
     """Median and quartiles of seconds.
 

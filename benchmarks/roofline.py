@@ -52,6 +52,12 @@ def of(inputs: Any, formula: str, kind: str) -> tuple[int, int]:
     return traffic(formula, kind, copies * graph.num_edges, copies * graph.num_receivers, heads, channels)
 
 
+def multiplied(device: str, seconds: Callable[[list[Callable[[], object]]], float]) -> float:
+    """Operations per second of a large product of matrices of float32 on a device, as `seconds` times it."""
+    x, y = torch.randn(2, 2048, 2048, device=device)
+    return 2 * 2048**3 / min(seconds([lambda: x @ y]) for _ in range(3))
+
+
 def copied(device: str, seconds: Callable[[list[Callable[[], object]]], float], quick: bool = False) -> float:
     """Bytes read and written per second by a large copy on a device, as `seconds` times it."""
     source = torch.ones(2**20 if quick else 2**26 if device == "cpu" else 2**30, device=device)

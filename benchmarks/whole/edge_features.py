@@ -187,7 +187,7 @@ def study(name: str, graph: Graph) -> None:
     took = {who: median(own) for who, own in seconds.items()}
     own, eager, compiled = (f"{1e3 * took[who]:.0f} ms" for who in took)
     ratios = f"{took['pyg'] / took['edgewise']:.1f} × | {took['compiled'] / took['edgewise']:.1f} ×"
-    memory = f"{megabytes['edgewise']:.0f} MB | {megabytes['compiled']:.0f} MB"
+    memory = f"{megabytes['edgewise']:.0f} | {megabytes['compiled']:.0f}"
     print(f"| {name} | {own} | {eager} | {compiled} | {ratios} | {memory} | {errors} |", flush=True)
 
 
@@ -195,6 +195,8 @@ def main() -> None:
     nodes, edges, *names = sys.argv[1:]
     torch.set_num_threads(1)
     graph = power_law(int(nodes), int(edges)).add_self_loops()
+    print("| layer | Edgewise | PyG | compiled | over PyG | over compiled | MB | MB of compiled | errors |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in names or LAYERS:
         study(name, graph)
 

@@ -5,8 +5,8 @@
 Edgewise's step is the one that `edgewise train RECIPE` takes, of the GPT with learned positions and AdamW. A peer has
 the same sizes and its own usual way to make a batch, and is measured as it comes and under `torch.compile`, with
 PyTorch's fused optimisers; what it was given is in its function. One thread, one process, in which all take turns of
-some steps: processor time of a step, the median of the turns. Weights counts the parameters of either. Products is what
-the matrix products of the peer's step take at the speed of a large one, which no step on as many rows can do without.
+some steps: processor time of a step, the median of the turns, of Edgewise and of the faster peer. Products is what the
+matrix products of the peer's step take at the speed of a large one, which no step on as many rows can do without.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.memory import give_back, peak_above
+from benchmarks.report import shown
 from benchmarks.whole.steps import graphs, images, texts
 from benchmarks.whole.steps.peer import Peer
 from edgewise.apps import recipes
@@ -78,15 +78,17 @@ def measure(recipe: str, rounds: int) -> None:
                 peer.step()
                 count += 1
             seconds[peer.name].append((time.process_time() - start) / count)
-    own, least = median(seconds["edgewise"]), 1e3 * products(peers[1].step)
-    for peer in peers:
-        took = median(seconds[peer.name])
-        low, high = (1e3 * edge for edge in (min(seconds[peer.name]), max(seconds[peer.name])))
-        print(
-            f"| {recipe} | {peer.name} | {weights(peer.model):,} | {1e3 * took:.2f} ms ({low:.2f}–{high:.2f}) "
-            f"| {took / own:.2f} × | {megabytes[peer.name]:.0f} MB | {least:.2f} ms |",
-            flush=True,
-        )
+    own, *others = ((median(seconds[peer.name]), peer.name) for peer in peers)
+    took, peer = min(others)
+    print(
+        f"| {recipe} | {milliseconds(own[0])} | {peer} | {milliseconds(took)} | {took / own[0]:.2f} × "
+        f"| {megabytes['edgewise']:.0f} | {megabytes[peer]:.0f} | {milliseconds(products(peers[1].step))} |",
+        flush=True,
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{shown(1e3 * seconds)} ms"
 
 
 def products(step: Callable[[], object], steps: int = 4) -> float:
@@ -103,10 +105,6 @@ def products(step: Callable[[], object], steps: int = 4) -> float:
     return counted.get_total_flops() / steps * fastest / (2 * LARGE**3)
 
 
-def weights(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipes", nargs="*", choices=[[], *PEERS], default=[])
@@ -114,7 +112,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")  # its idle threads spin for a while, on everybody's processor time
-    print("| recipe | contender | weights | step | × | MB | products |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print("| recipe | Edgewise | peer | its step | × | MB | its MB | products |\n|---|---|---|---|---|---|---|---|")
     with repeatable(deterministic=False, threads=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for recipe in options.recipes or PEERS:
