@@ -100,9 +100,11 @@ def test_an_example_runs(
     assert capsys.readouterr().out
 
 
-def test_the_picture_of_speed_shows_the_tables() -> None:
-    drawn = runpy.run_path(str(DOCS / "images" / "speed.py"))["picture"]()
-    assert drawn == (DOCS / "images" / "speed.svg").read_text(encoding="utf-8"), "run docs/images/speed.py"
+def test_pictures_show_the_tables() -> None:
+    speed, curves = (runpy.run_path(str(DOCS / "images" / name)) for name in ("speed.py", "curves.py"))
+    drawn = {"speed": speed["picture"]()} | {name: curves["picture"](name) for name in curves["PICTURES"]}
+    for name, picture in drawn.items():
+        assert picture == (DOCS / "images" / f"{name}.svg").read_text(encoding="utf-8"), name
 
 
 def test_a_docstring_becomes_fields_with_indices(monkeypatch: pytest.MonkeyPatch) -> None:

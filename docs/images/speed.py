@@ -30,17 +30,18 @@ def ratio(cell: str) -> float:
 
 def groups() -> dict[str, list[tuple[str, float]]]:
     """By title: names, and the time of the fastest peer over that of Edgewise."""
-    kernels = [row for row in rows("kernels") if row["threads"] == "1" and "forward and backward" in row.values()]
-    features = [row for row in rows("edge-features") if row["nodes"] == "20,000"]
+    kernels = [row for row in rows("speed-kernels") if row["threads"] == "1"]
+    steps = [row for row in kernels if "forward and backward" in row.values()]
+    epochs = [row for row in kernels if row["case"].startswith("cora")]
     return {
-        "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in kernels],
+        "Kernels, forward and backward": [(row["case"], ratio(row["×"])) for row in steps],
         "Layers that read features of edges, beside compiled PyG": [
-            (row["layer"], ratio(row["over compiled"])) for row in features
+            (row["layer"], ratio(row["over compiled"])) for row in rows("speed-edge-features")
         ],
         "Whole training steps, beside the faster form of the peer": [
-            (row["recipe"], ratio(row["×"])) for row in rows("steps")
+            (row["recipe"], ratio(row["×"])) for row in rows("speed-steps")
         ],
-        "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in rows("epochs")],
+        "Training on Cora, an epoch": [(row["case"], ratio(row["×"])) for row in epochs],
     }
 
 
