@@ -91,6 +91,13 @@ def test_a_study_is_run_once_and_its_table_is_read(tmp_path: Path, monkeypatch: 
     assert len(runs) == 2
 
 
+def test_studies_of_one_table_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "figures", lambda: (Figure("both", "s"), Figure("both", "s --threads 2")))
+    other = STUDY | {"rows": [STUDY["rows"][0], ["LSTM", "1", "2 ms"]]}
+    joined = figures.tables({"s": STUDY, "s --threads 2": other})["both"].splitlines()
+    assert joined[0] == "network,error,a step" and joined[-1] == "LSTM,1,2 ms" and len(joined) == 4
+
+
 def test_parts_share_all_commands_and_keep_a_start_beside_what_starts_from_it() -> None:
     commands = figures.commands()
     parts = [figures.part(commands, number, 4) for number in (1, 2, 3, 4)]

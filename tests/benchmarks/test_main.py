@@ -90,6 +90,23 @@ def test_the_table_has_times_ratios_shares_and_refusals() -> None:
     assert "forward ms" not in ours
 
 
+def test_the_brief_table_has_the_fastest_peer_and_shares_of_the_machine() -> None:
+    case = {"case": "csr", "part": "", "threads": 2}
+    rows = [
+        case
+        | {"contender": "edgewise", "seconds": {"step": [0.1]}, "MB": 20.0, "step bytes": 1e9, "step operations": 1e9},
+        case | {"contender": "pyg", "seconds": {"step": [0.5, 0.3, 0.4]}, "MB": 30.0},
+        case | {"contender": "compiled", "seconds": {"step": [0.25]}, "MB": 1234.0},
+        case | {"contender": "sdpa", "seconds": {}, "refused": "no"},
+        case | {"case": "alone", "contender": "edgewise", "seconds": {"forward": [2e-3]}, "MB": 1.0},
+    ]
+    both, alone = report.brief(rows, copied=2e10, multiplied=1e11)
+    assert list(both.values()) == [
+        "csr", "2", "forward and backward", "100", "250", "compiled", "2.50", "20", "1,234", "50%", "10%",
+    ]  # fmt: skip
+    assert (alone["Edgewise, ms"], alone["peer"], alone["×"]) == ("2.00", "", "")
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0, "0"), (0.5, "0.500"), (1.0, "1.00"), (99.94, "99.9"), (1e4, "10,000")]
 )

@@ -79,10 +79,10 @@ def measure(recipe: str, rounds: int) -> None:
                 count += 1
             seconds[peer.name].append((time.process_time() - start) / count)
     own, *others = ((median(seconds[peer.name]), peer.name) for peer in peers)
-    took, peer = min(others)
+    took, faster = min(others)
     print(
-        f"| {recipe} | {milliseconds(own[0])} | {peer} | {milliseconds(took)} | {took / own[0]:.2f} × "
-        f"| {megabytes['edgewise']:.0f} | {megabytes[peer]:.0f} | {milliseconds(products(peers[1].step))} |",
+        f"| {recipe} | {milliseconds(own[0])} | {faster} | {milliseconds(took)} | {took / own[0]:.2f} × "
+        f"| {megabytes['edgewise']:.0f} | {megabytes[faster]:.0f} | {milliseconds(products(peers[1].step))} |",
         flush=True,
     )
 

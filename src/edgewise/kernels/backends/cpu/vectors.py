@@ -284,9 +284,11 @@ def _shifted(nodes: Tensor, x: Tensor | EdgeInput | None) -> Tensor:
 def _by_heads(x: Tensor, weight: Tensor) -> Tensor:
     """x_h W_h [B, N, H, R] of rows x [B, N, H, C] and W [H, C, R], in blocks of rows, or the bits of the weight's
     gradient, a sum over all rows, would depend on the number of threads."""
-    blocks = functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
-    y = blocks.transpose(2, 3) @ weight.expand(*blocks.shape[:2], -1, -1, -1)
-    return y.transpose(2, 3).flatten(1, 2)[:, : x.shape[1]]
+    rows = x.flatten(0, 1)
+    count = max(1, -(-len(rows) // BLOCK))
+    blocks = functional.pad(rows, (0, 0, 0, 0, 0, -len(rows) % count)).unflatten(0, (count, -1))
+    y = blocks.transpose(1, 2) @ weight.expand(count, -1, -1, -1)
+    return y.transpose(1, 2).flatten(0, 1)[: len(rows)].unflatten(0, x.shape[:2])
 
 
 def _scores(
