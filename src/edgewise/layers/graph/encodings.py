@@ -50,7 +50,7 @@ def random_walk_returns(graph: Graph, steps: int) -> Tensor:
     Edge cases  a node without senders stays nowhere: 0; parallel edges and self-loops count as often as they occur;
                 a graph of more than 2,000 nodes is computed in float32, with errors below 1e-6
     Cost        O(steps n E) time, half of that where every edge goes both ways, less while walks reach few nodes;
-                n = nodes of the largest member. 20,000 nodes and 100,000 edges, 16 steps: some 5 s on one
+                n = nodes of the largest member. 20,000 nodes and 100,000 edges, 16 steps: 3 to 5 s on one
                 thread of an AMD EPYC, 0.1 GB; a grid of 200,000 nodes: 6 s
     Reference   Dwivedi et al., "Graph neural networks with learnable structural and positional representations", 2022
 
