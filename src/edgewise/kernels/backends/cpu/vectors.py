@@ -184,7 +184,7 @@ _featured = Operator("attend_features", Featured, _attend, _featured_gradient, _
 
 
 PASSES = 6  # over scores and weights, a number for each edge and head: counted
-CALL, FUSED = 10.5, 3.5  # launches, of one operation after the other and of all in one kernel: fitted
+CALL, FUSED = 18, 3.5  # launches, of one operation after the other and of all in one kernel: fitted
 BLOCK = 512  # rows of a product
 WEIGHT = 100  # products of an edge and head, beside those of attention in one kernel; fitted to 200,000 edges of 4 × 16
 
