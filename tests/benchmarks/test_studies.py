@@ -29,6 +29,8 @@ from benchmarks.studies.claims import (
 from benchmarks.studies.training import parameters
 from edgewise.models import Tokens
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")  # PyTorch Geometric's
+
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
