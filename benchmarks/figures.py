@@ -51,6 +51,7 @@ from edgewise.apps.options import configure
 from edgewise.apps.recipes import FOLDER, names, read, task_of
 from edgewise.errors import DataError
 from edgewise.files import write_file
+from edgewise.memory import KEPT, LARGEST
 from edgewise.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent
@@ -60,12 +61,8 @@ HEAD = ("command", "measure", "bound", "simple method", "without it", "measured"
 LESS = ("loss", "mse", "rmse", "ratio", "force_error", "energy_error", "memory", "degree", "clustering")  # is better
 PERCENT = ("accuracy", "recalled", "ratio", "force_error", "energy_error", "valid", "novel", "unique")
 DECIMALS = {"bleu": 1, "elbo": 1, "mse": 4, "degree": 4, "clustering": 4}  # of others 3
-# What `edgewise.memory.keep_freed` asks for in the `edgewise` command.
-KEPT = {
-    "MALLOC_MMAP_THRESHOLD_": "33554432",
-    "MALLOC_TRIM_THRESHOLD_": "536870912",
-    "THP_MEM_ALLOC_ENABLE": "1",
-}
+# What `keep_freed` asks for in the `edgewise` command.
+FREED = {"MALLOC_MMAP_THRESHOLD_": f"{LARGEST}", "MALLOC_TRIM_THRESHOLD_": f"{KEPT}", "THP_MEM_ALLOC_ENABLE": "1"}
 UNKNOWN = 60.0  # seconds of a command that was never timed
 NO_DATA = "no folder with all files of"
 Record = dict[str, Any]
@@ -202,7 +199,7 @@ def environment() -> dict[str, str]:
     own = {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | (
         {"EDGEWISE_DATA": str(Path(data).resolve())} if data else {}
     )
-    return KEPT | {"OMP_NUM_THREADS": "1", **os.environ, **own}
+    return FREED | {"OMP_NUM_THREADS": "1", **os.environ, **own}
 
 
 def fetch(chosen: Sequence[str]) -> None:

@@ -39,7 +39,8 @@ def tiles_of(graph: Graph) -> Tiles | None:
 @cached
 def _runs_of(graph: Graph) -> Tiles | None:
     senders, offsets = graph.senders, graph.offsets
-    if LONG * int((senders[:FIRST].diff() != 1).sum()) > len(senders[:FIRST]) + LONG * FEW:
+    some = senders[:FIRST]
+    if LONG * (int((some.diff() != 1).sum()) - FEW) > len(some):  # their runs are short: so are others
         return None
     begins = functional.pad(senders.diff() != 1, (1, 0), value=True)
     begins[offsets[:-1][graph.in_degrees() > 0]] = True
